@@ -1,0 +1,58 @@
+# make demo | test | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+DITTO  := $(BIN)/newsstudio-ditto
+
+.PHONY: help demo test test-gpu lint format bench dev install clean
+help:
+	@sed -n 1p $(MAKEFILE_LIST) | cut -c3-
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.11 demo")'
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and alone, so that the version tried here is the one that everything after it resolves against
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV) (a few minutes on the first run)"
+	$(PIP) torch
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) -e '.[dev]'
+	@touch $@
+
+install: $(VENV)/.installed
+
+demo: $(VENV)/.installed
+	$(DITTO) demo
+
+dev: $(VENV)/.installed
+	$(DITTO) dev
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/dagster definitions validate -w workspace.yaml
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+test: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest
+
+test-gpu: $(VENV)/.installed-dev
+	DITTO_REQUIRE_CUDA=1 $(BIN)/python -m pytest -k "cuda or gpu"
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/packet_open.py
+	$(BIN)/python benchmarks/packet_memory.py
+	$(BIN)/python benchmarks/engine_graph_check.py
+
+clean:
+	rm -rf $(VENV) storage

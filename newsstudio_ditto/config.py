@@ -1,0 +1,157 @@
+"""Options of preprocessing and rendering: frozen, with units in their names, checked when built."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+from newsstudio_ditto.errors import UsageError
+
+SLUG = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}$")
+
+
+def validate_slug(value: str, what: str = "avatar id") -> str:
+    """Return ``value`` if it is a slug (``[a-z0-9][a-z0-9_-]{0,63}``).
+
+    Raises:
+        UsageError: otherwise. Characters are never replaced, so two ids cannot share a folder.
+    """
+    if not SLUG.fullmatch(value):
+        raise UsageError(
+            f"{what} {value!r} is not a slug",
+            "use 1 to 64 lower-case letters, digits, '-' or '_', starting with a letter or digit",
+        )
+    return value
+
+
+def require_range(name: str, value: float, low: float, high: float) -> None:
+    """Raise :class:`UsageError` with the range unless ``low <= value <= high`` (NaN never passes)."""
+    if not low <= value <= high:
+        raise UsageError(f"{name} is {value}", f"give a value from {low:g} to {high:g}")
+
+
+@dataclass(frozen=True)
+class CropConfig:
+    """Where the square face crop sits, relative to the landmark box.
+
+    Args:
+        scale: crop side over the longest side of the landmark box.
+        shift_down: shift of the crop centre along the face's down axis, in crop sides.
+        upright: rotate the crop so that the face stands upright.
+    """
+
+    scale: float = 2.3
+    shift_down: float = -0.125
+    upright: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse values outside the documented ranges."""
+        require_range("crop scale", self.scale, 1.0, 4.0)
+        require_range("crop shift_down", self.shift_down, -0.5, 0.5)
+
+
+@dataclass(frozen=True)
+class PacketOptions:
+    """Everything besides the source and the model that decides what a packet contains.
+
+    Args:
+        window: ``tight`` stores grids and masks over the smallest even-aligned rectangle that holds
+            the mask of every frame; ``full`` over the whole frame.
+        crop: crop geometry; ``None`` takes the one the model bundle was trained with.
+        max_side_px: a source with a longer side is shrunk to this.
+        max_frames: at most this many source frames are taken; ``None`` takes all.
+        smoothing_frames: width of the mean filter over a clip's motion; 1 switches it off.
+        feather: share of the crop that the blend mask keeps at full weight.
+    """
+
+    window: Literal["tight", "full"] = "tight"
+    crop: CropConfig | None = None
+    max_side_px: int = 1920
+    max_frames: int | None = None
+    smoothing_frames: int = 13
+    feather: float = 0.9
+
+    def __post_init__(self) -> None:
+        """Refuse values outside the documented ranges."""
+        if self.window not in ("tight", "full"):
+            raise UsageError(f"window is {self.window!r}", "give 'tight' or 'full'")
+        require_range("max_side_px", self.max_side_px, 64, 8192)
+        require_range("smoothing_frames", self.smoothing_frames, 1, 999)
+        require_range("feather", self.feather, 0.1, 1.0)
+        if self.max_frames is not None:
+            require_range("max_frames", self.max_frames, 1, 10**9)
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """Motion diffusion.
+
+    Args:
+        num_steps: DDIM steps; ``None`` takes the bundle's own default.
+        guidance_scale: classifier-free guidance; ``None`` takes the bundle's own default.
+        overlap_frames: frames that two windows share.
+        smoothing_frames: width of the mean filter over the generated motion (expression excepted).
+        seed: seed of the session's one random stream; equal inputs give equal videos.
+    """
+
+    num_steps: int | None = None
+    guidance_scale: float | None = None
+    overlap_frames: int = 10
+    smoothing_frames: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse values outside the documented ranges."""
+        if self.num_steps is not None:
+            require_range("num_steps", self.num_steps, 1, 1000)
+        if self.guidance_scale is not None:
+            require_range("guidance_scale", self.guidance_scale, 0.0, 10.0)
+        require_range("overlap_frames", self.overlap_frames, 1, 79)
+        require_range("smoothing_frames", self.smoothing_frames, 1, 999)
+        require_range("seed", self.seed, 0, 2**63 - 1)
+
+
+@dataclass(frozen=True)
+class EncodeOptions:
+    """The output video.
+
+    Args:
+        encoder: FFmpeg encoder name.
+        preset: encoder preset.
+        crf: constant rate factor of x264.
+    """
+
+    encoder: str = "libx264"
+    preset: str = "veryfast"
+    crf: int = 18
+
+    def __post_init__(self) -> None:
+        """Refuse values outside the documented ranges."""
+        require_range("crf", self.crf, 0, 51)
+
+
+@dataclass(frozen=True)
+class RenderOptions:
+    """One render.
+
+    Args:
+        sampling: motion diffusion.
+        encode: the output video.
+        batch_size: frames that go through warp and decoder together; ``None`` chooses by device.
+        stitch: apply the stitching network.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        eager: never capture CUDA graphs.
+    """
+
+    sampling: SamplingOptions = field(default_factory=SamplingOptions)
+    encode: EncodeOptions = field(default_factory=EncodeOptions)
+    batch_size: int | None = None
+    stitch: bool = True
+    device: str = "auto"
+    eager: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse values outside the documented ranges."""
+        if self.batch_size is not None:
+            require_range("batch_size", self.batch_size, 1, 64)
+        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
+            raise UsageError(f"device is {self.device!r}", "give auto, cpu, cuda or cuda:N")

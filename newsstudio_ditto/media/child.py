@@ -1,0 +1,133 @@
+"""A child process that is fed through a pipe and can neither block us for ever nor outlive us."""
+
+import fcntl
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from newsstudio_ditto.errors import SinkError
+from newsstudio_ditto.media.ffmpeg import last_line
+
+_PIPE_BYTES = 1 << 20
+_MAX_STDERR_BYTES = 1 << 16
+
+
+class PipedChild:
+    """FFmpeg with a pipe to its stdin; stderr goes to a file, since an unread pipe can stall it.
+
+    Args:
+        argv: program and arguments.
+
+    Raises:
+        SinkError: when the program cannot be started.
+    """
+
+    def __init__(self, argv: list[str]) -> None:
+        """Start the child."""
+        self._name = Path(argv[0]).name
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
+        try:
+            # A session of its own: Ctrl-C reaches us alone, and kill() reaches all that the child started.
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=self._stderr,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._stderr.close()
+            raise SinkError(f"{argv[0]} cannot be started: {error.strerror}", "install ffmpeg") from error
+        assert self._process.stdin is not None, "asked for a pipe"
+        self._stdin = self._process.stdin
+        os.set_blocking(self._stdin.fileno(), False)
+        _enlarge_pipe(self._stdin.fileno())
+
+    def write(self, chunk: memoryview, *, stall_timeout_s: float) -> None:
+        """Send bytes; returns when all are in the pipe.
+
+        Raises:
+            SinkError: when the child has ended, or takes no byte for ``stall_timeout_s``.
+        """
+        poll = select.poll()
+        poll.register(self._stdin.fileno(), select.POLLOUT)
+        while chunk:
+            if not poll.poll(stall_timeout_s * 1000):
+                self.kill_group()
+                raise SinkError(
+                    f"{self._name} took no frame for {stall_timeout_s:.0f} s: {self._complaint()}",
+                    "look at the load and the disk of this machine, then render again",
+                )
+            try:
+                sent = os.write(self._stdin.fileno(), chunk)
+            except BlockingIOError:
+                continue
+            except BrokenPipeError as error:
+                raise self._ended(self._wait(stall_timeout_s)) from error
+            chunk = chunk[sent:]
+
+    def finish(self, *, close_timeout_s: float) -> None:
+        """Close the pipe and wait for a good end.
+
+        Raises:
+            SinkError: when the child ends with another status than 0, or not within ``close_timeout_s``.
+        """
+        self._close_stdin()
+        status = self._wait(close_timeout_s)
+        if status:
+            raise self._ended(status)
+
+    def kill(self) -> None:
+        """Kill the child if it still runs, and let go of everything. Can be called again."""
+        self.kill_group()
+        self._close_stdin()
+        self._process.wait()
+        self._stderr.close()
+
+    def kill_group(self) -> None:
+        """Kill the child and all that it started."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _wait(self, timeout_s: float) -> int:
+        deadline = time.monotonic() + timeout_s
+        try:
+            return self._process.wait(max(deadline - time.monotonic(), 0))
+        except subprocess.TimeoutExpired as error:
+            self.kill_group()
+            raise SinkError(
+                f"{self._name} did not end within {timeout_s:.0f} s: {self._complaint()}",
+                "look at the load and the disk of this machine, then render again",
+            ) from error
+
+    def _ended(self, status: int) -> SinkError:
+        how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
+        return SinkError(
+            f"{self._name} {how}: {self._complaint()}", "check the encoder options and the free space of the disk"
+        )
+
+    def _complaint(self) -> str:
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(size - _MAX_STDERR_BYTES, 0))
+        return last_line(self._stderr.read())
+
+    def _close_stdin(self) -> None:
+        if not self._stdin.closed:
+            self._stdin.close()
+
+
+def _enlarge_pipe(descriptor: int) -> None:
+    """Fewer switches between the processes for each frame, where the system allows it."""
+    resize = getattr(fcntl, "F_SETPIPE_SZ", None)
+    if resize is None:
+        return
+    try:
+        fcntl.fcntl(descriptor, resize, _PIPE_BYTES)
+    except PermissionError:
+        return  # the user's pipe quota is used up; the default size works too

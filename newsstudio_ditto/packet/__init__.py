@@ -1,0 +1,1 @@
+"""The packet: six memory-mappable files that hold everything a render needs of an anchor."""

@@ -1,0 +1,175 @@
+"""Files that appear whole or not at all, locks, and room on the disk."""
+
+import errno
+import fcntl
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from newsstudio_ditto.errors import PacketError
+
+log = logging.getLogger(__name__)
+
+_TEMPORARY_SUFFIX = ".tmp"
+_SPARE_BYTES = 16 * 2**20
+
+
+@contextmanager
+def atomic_file(target: Path) -> Iterator[int]:
+    """Give a descriptor, open for reading and writing, of a temporary file that becomes ``target`` on success.
+
+    The content and the rename are on the disk when the context ends. On any failure the temporary file is removed and
+    ``target`` is as before. What a killed writer left behind is removed by the next writer of the same file.
+
+    Raises:
+        PacketError: the disk is full.
+    """
+    remove_stale(target.parent, target.name)
+    descriptor, beside = _create_locked(target)
+    try:
+        with reporting_full_disk(target):
+            yield descriptor
+            os.fchmod(descriptor, 0o644)
+            os.fsync(descriptor)
+            beside.replace(target)
+            sync_folder(target.parent)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def reporting_full_disk(path: Path) -> Iterator[None]:
+    """Turn the system's "no space" into a :class:`PacketError`."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise PacketError(f"the disk is full: {path}", "free some space and run it again") from error
+        raise
+
+
+def _create_locked(target: Path) -> tuple[int, Path]:
+    """A new temporary file, locked for as long as its writer lives, which tells it from a stale one."""
+    while True:
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(6)}{_TEMPORARY_SUFFIX}")
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Between creation and lock another writer may have taken it for a stale one.
+            if os.fstat(descriptor).st_nlink:
+                return descriptor, beside
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def stale_files(folder: Path, name: str = "*") -> list[Path]:
+    """Temporary files for ``name`` whose writers no longer live."""
+    found = []
+    for path in _temporary_files(folder, name):
+        with _abandoned(path) as is_abandoned:
+            if is_abandoned:
+                found.append(path)
+    return found
+
+
+def remove_stale(folder: Path, name: str = "*") -> None:
+    """Remove what killed writers left behind."""
+    for path in _temporary_files(folder, name):
+        with _abandoned(path) as is_abandoned:
+            if is_abandoned:
+                path.unlink(missing_ok=True)
+                log.info("removed a half-written file", extra={"path": str(path)})
+
+
+def _temporary_files(folder: Path, name: str) -> list[Path]:
+    return sorted(folder.glob(f".{name}.*{_TEMPORARY_SUFFIX}"))
+
+
+@contextmanager
+def _abandoned(path: Path) -> Iterator[bool]:
+    """Whether nobody writes the file. While the context lasts, nobody can begin to."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        yield False
+        return
+    try:
+        yield _try_lock(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock, across processes and threads; it ends with its holder, however that dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def link_or_copy(source: Path, target: Path) -> None:
+    """Give a file a second name; copy it where the file system cannot."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS):
+            raise
+        with (
+            atomic_file(target) as descriptor,
+            source.open("rb") as origin,
+            os.fdopen(descriptor, "wb", closefd=False) as copy,
+        ):
+            shutil.copyfileobj(origin, copy, 1 << 20)
+            copy.flush()
+
+
+def require_space(folder: Path, needed_bytes: int, purpose: str) -> None:
+    """Refuse before writing what the disk cannot hold.
+
+    Args:
+        folder: where the files will lie; it need not exist yet.
+        needed_bytes: what they will take together.
+        purpose: what needs the room, for the message.
+
+    Raises:
+        PacketError: too little room.
+    """
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    free_bytes = shutil.disk_usage(existing).free
+    if needed_bytes + _SPARE_BYTES > free_bytes:
+        raise PacketError(
+            f"{purpose} needs {needed_bytes / 2**20:,.0f} MiB, "
+            f"the disk of {existing} has {free_bytes / 2**20:,.0f} MiB left",
+            "free some space, or take fewer frames (--max-frames) or a smaller picture (--max-side)",
+        )
