@@ -1,0 +1,109 @@
+"""Replays against eager code on a CUDA device, always with two inputs: one cannot show a stale buffer."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from newsstudio_ditto.config import SamplingOptions
+from newsstudio_ditto.errors import GraphInputError
+from newsstudio_ditto.render.engine import Engine
+from newsstudio_ditto.render.graph import CapturedGraph
+from newsstudio_ditto.render.motion import sample_motion
+from newsstudio_ditto.render.pipeline import FramePlan, render_plan
+from newsstudio_ditto.render.ring import HostRing
+from tests.render.conftest import CPU
+from tests.render.test_pipeline import steady_plan
+from tests.render.tiny import tiny_bundle, tiny_packet
+
+MAX_MEAN_LEVELS, MAX_LEVELS = 0.5, 8
+
+
+def inputs(device: torch.device, seed: int, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    draw = torch.Generator().manual_seed(seed)
+    volume = torch.randn(size, 4, 4, 16, 16, generator=draw).half()
+    source = 0.3 * torch.randn(size, 21, 3, generator=draw)
+    driving = source + 0.05 * torch.randn(size, 21, 3, generator=draw)
+    return volume.to(device), source.to(device), driving.to(device)
+
+
+def on(device: torch.device, plan: FramePlan) -> FramePlan:
+    return FramePlan(plan.source_index, plan.source_keypoints.to(device), plan.driving_keypoints.to(device))
+
+
+def test_a_captured_graph_on_cuda_follows_its_inputs_and_owns_its_buffers(needs_cuda: torch.device) -> None:
+    first, second = torch.ones(4, device=needs_cuda), torch.full((4,), 5.0, device=needs_cuda)
+    graph = CapturedGraph(lambda x: x * 2 + 1, {"x": first})
+    assert graph(x=first).tolist() == [3.0] * 4
+    result = graph(x=second)
+    assert result.tolist() == [11.0] * 4
+    second.zero_()
+    assert result.tolist() == [11.0] * 4
+    assert graph(x=first) is result  # the same memory, overwritten
+    assert result.tolist() == [3.0] * 4
+
+
+def test_a_captured_graph_on_cuda_refuses_another_shape(needs_cuda: torch.device) -> None:
+    graph = CapturedGraph(lambda x: x + 1, {"x": torch.zeros(2, 3, device=needs_cuda)})
+    with pytest.raises(GraphInputError, match=r"\(2, 3\).*\(2, 4\)"):
+        graph(x=torch.zeros(2, 4, device=needs_cuda))
+
+
+def test_engine_graphs_on_cuda_paint_what_eager_paints(needs_cuda: torch.device) -> None:
+    bundle = tiny_bundle(needs_cuda, torch.float16)
+    graphed = Engine(bundle, device=needs_cuda, batch_sizes=(1, 4))
+    eager = Engine(bundle, device=needs_cuda, eager=True)
+    assert graphed.warm_up() > 0.0
+    assert graphed.warm_up() == 0.0
+    batches = [inputs(needs_cuda, seed, size) for seed, size in ((1, 4), (2, 4), (3, 1), (4, 3))]
+    replayed = [graphed.render(*batch).clone() for batch in batches]
+    for image, batch in zip(replayed, batches, strict=True):
+        expected = eager.render(*batch)
+        assert image.shape == expected.shape
+        difference = (image.float() - expected.float()).abs() * 255
+        assert difference.mean() < MAX_MEAN_LEVELS
+        assert difference.max() < MAX_LEVELS
+    with pytest.raises(GraphInputError):
+        graphed.render(*inputs(needs_cuda, 5, 5))
+
+
+def test_motion_on_cuda_is_that_of_the_cpu_and_equal_with_and_without_graphs(
+    needs_cuda: torch.device, tmp_path: Path
+) -> None:
+    features = torch.randn(100, 16, generator=torch.Generator().manual_seed(1))
+    options = SamplingOptions(seed=5, num_steps=4)
+    on_cpu, on_cuda = tiny_bundle(), tiny_bundle(needs_cuda, torch.float16)
+    packet = tiny_packet(tmp_path, on_cpu, 3)
+    expected = sample_motion(on_cpu, features, packet, options, CPU)
+    step = Engine(on_cuda, device=needs_cuda).guided_step
+    replayed = sample_motion(on_cuda, features, packet, options, needs_cuda, step=step)
+    eager = sample_motion(on_cuda, features, packet, options, needs_cuda)
+    torch.testing.assert_close(replayed, eager, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(replayed.cpu(), expected, atol=5e-3, rtol=5e-3)
+
+
+@pytest.mark.parametrize("num_source", [1, 5])
+def test_frames_on_cuda_are_those_of_the_cpu(num_source: int, needs_cuda: torch.device, tmp_path: Path) -> None:
+    on_cpu, on_cuda = tiny_bundle(), tiny_bundle(needs_cuda, torch.float16)
+    packet = tiny_packet(tmp_path, on_cpu, num_source)
+    plan = steady_plan(packet, 23)
+    expected = [frame.copy() for frame in render_plan(packet, plan, Engine(on_cpu, device=CPU))]
+    engine = Engine(on_cuda, device=needs_cuda, batch_sizes=(1, 4))
+    frames = [frame.copy() for frame in render_plan(packet, on(needs_cuda, plan), engine)]
+    assert len(frames) == len(expected)
+    for frame, other in zip(frames, expected, strict=True):
+        difference = np.abs(frame.astype(int) - other.astype(int))
+        assert difference.mean() < MAX_MEAN_LEVELS
+        assert difference.max() <= MAX_LEVELS
+
+
+def test_rows_leave_cuda_through_pinned_slots_in_order(needs_cuda: torch.device) -> None:
+    ring = HostRing(4, 1 << 20, needs_cuda)
+    for start in range(0, 12, 4):
+        slots = [
+            ring.push(torch.full((1 << 20,), value, dtype=torch.uint8, device=needs_cuda))
+            for value in range(start, start + 4)
+        ]
+        for value, slot in enumerate(slots, start):
+            assert (ring.read(slot) == value).all()
