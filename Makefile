@@ -1,11 +1,11 @@
-# make demo | test | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
+# make demo | test | test-scale | smoke | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 DITTO  := $(BIN)/newsstudio-ditto
 
-.PHONY: help demo test test-gpu lint format bench dev install clean
+.PHONY: help demo test test-scale test-gpu smoke lint format bench dev install clean
 help:
 	@sed -n 1p $(MAKEFILE_LIST) | cut -c3-
 
@@ -46,8 +46,21 @@ format: $(VENV)/.installed-dev
 test: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest
 
+$(VENV)/.installed-scale: $(VENV)/.installed-dev
+	$(PIP) -e '.[scale]'
+	@touch $@
+
+# Real Postgres, Redis and workers in a temporary folder; installs the two servers where they are missing
+test-scale: $(VENV)/.installed-scale
+	deploy/setup.sh
+	$(BIN)/python -m pytest -s -m scale tests/scale
+
 test-gpu: $(VENV)/.installed-dev
 	DITTO_REQUIRE_CUDA=1 $(BIN)/python -m pytest -k "cuda or gpu"
+
+# The training programs, for real but on a handful of pictures
+smoke: $(VENV)/.installed-dev
+	$(BIN)/python -m training.smoke
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks/packet_open.py

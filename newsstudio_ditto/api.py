@@ -19,7 +19,7 @@ from newsstudio_ditto.packet.reader import Packet, open_packet
 from newsstudio_ditto.render.clock import StageClock
 from newsstudio_ditto.render.engine import Engine, choose_device, warm_bundle, warm_engine
 from newsstudio_ditto.render.motion import sample_motion
-from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, plan_frames, render_plan
+from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, check_controls, plan_frames, render_plan
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.stages.speech import compute_speech_features
 from newsstudio_ditto.units import FRAME_RATE_HZ
@@ -75,12 +75,13 @@ def render_video(
         speech: any audio file that FFmpeg reads; it is muxed into the video as well.
         output: the video; it appears under this name when it is complete.
         model: name or folder of the model bundle; None takes the one that the packet names.
-        options: sampling, engine and encoder.
+        options: sampling, controls, engine and encoder.
         engine: a warm engine; None takes the process's own for model and device.
         motion: (T, 265) driving motion made earlier for this avatar and speech; None makes it.
         on_progress: called with (frames done, frames in all).
 
     Raises:
+        UsageError: the model cannot do what a control asks for.
         PacketError: the packet is missing, damaged, mixed, or made for another model.
         MediaError: the speech cannot be read or is empty, or FFmpeg failed.
         DeviceError: the device is not there.
@@ -92,6 +93,7 @@ def render_video(
     with clock.stage("warm_up"):
         engine = engine or _warm_engine_for(packet, model, options)
     packet.expect_model(engine.bundle.fingerprint)
+    check_controls(packet, engine.bundle.config, options.controls, has_motion=motion is not None)
     with engine.busy:
         plan = _plan(packet, speech, engine, options, motion, clock)
         with clock.stage("warm_up"):
@@ -100,7 +102,7 @@ def render_video(
             engine.warm_up()
         with clock.stage("render"):
             _write(packet, plan, engine, speech, output, options, on_progress)
-    return _report(packet, plan, engine, output, clock)
+    return _report(packet, plan, engine, output, options, clock)
 
 
 def provenance(packet: Packet, options: RenderOptions, speech: Path) -> dict[str, str]:
@@ -113,6 +115,7 @@ def provenance(packet: Packet, options: RenderOptions, speech: Path) -> dict[str
         "model_fingerprint": packet.model_fingerprint,
         "seed": str(options.sampling.seed),
         "speech_sha256": hash_file(speech),
+        "controls_sha256": options.controls_hash,
     }
 
 
@@ -131,9 +134,18 @@ def _plan(
         with clock.stage("speech_features"):
             features = compute_speech_features(read_speech(speech), bundle)
         with clock.stage("motion"):
-            motion = sample_motion(bundle, features, packet, options.sampling, engine.device, step=engine.guided_step)
+            motion = sample_motion(
+                bundle,
+                features,
+                packet,
+                options.sampling,
+                engine.device,
+                step=engine.guided_step,
+                controls=options.controls,
+            )
     with clock.stage("pre_stitch"):
-        return plan_frames(packet, motion.to(engine.device), bundle, stitch=options.stitch)
+        motion = motion.to(engine.device)
+        return plan_frames(packet, motion, bundle, stitch=options.stitch, controls=options.controls)
 
 
 def _write(
@@ -164,7 +176,9 @@ def _write(
                 on_progress(num_done, plan.num_frames)
 
 
-def _report(packet: Packet, plan: FramePlan, engine: Engine, output: Path, clock: StageClock) -> RenderReport:
+def _report(
+    packet: Packet, plan: FramePlan, engine: Engine, output: Path, options: RenderOptions, clock: StageClock
+) -> RenderReport:
     seconds = clock.seconds()
     report = RenderReport(
         output=output,
@@ -173,19 +187,22 @@ def _report(packet: Packet, plan: FramePlan, engine: Engine, output: Path, clock
         fps=plan.num_frames / seconds["render"],
         device=str(engine.device),
         mode="graph" if engine.is_graphed else "eager",
-        warnings=tuple(_warnings(packet, engine)),
+        warnings=tuple(_warnings(packet, engine, options)),
     )
     log.info("rendered", extra={"output": str(output), "num_frames": report.num_frames, "fps": report.fps})
     return report
 
 
-def _warnings(packet: Packet, engine: Engine) -> list[str]:
+def _warnings(packet: Packet, engine: Engine, options: RenderOptions) -> list[str]:
     warnings = []
     if engine.bundle.untrained:
         parts = ", ".join(engine.bundle.untrained)
         warnings.append(f"parts of the model were never trained ({parts}): what they contribute is noise")
     if engine.device.type == "cuda" and not engine.is_graphed:
         warnings.append("CUDA graphs are switched off: rendering is slower than it could be")
+    if packet.meta.options.get("blend") == "mouth" and options.controls.moves_beyond_mouth:
+        remedy = f"newsstudio-ditto preprocess CLIP --avatar-id {packet.avatar_id} --blend crop"
+        warnings.append(f"this packet blends the mouth alone, so head, gaze and blinks stay the clip's own ({remedy})")
     num_lost = packet.num_frames - int(packet.meta.face_valid.sum())
     if num_lost:
         warnings.append(f"no face in {num_lost} of {packet.num_frames} source frames: those stay as they are")

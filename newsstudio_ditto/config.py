@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
+from newsstudio_ditto.controls import ControlOptions, hash_values
 from newsstudio_ditto.errors import UsageError
+from newsstudio_ditto.ranges import require_range as require_range
 
 SLUG = re.compile(r"^[a-z0-9][a-z0-9_-]{0,63}$")
 
@@ -21,12 +23,6 @@ def validate_slug(value: str, what: str = "avatar id") -> str:
             "use 1 to 64 lower-case letters, digits, '-' or '_', starting with a letter or digit",
         )
     return value
-
-
-def require_range(name: str, value: float, low: float, high: float) -> None:
-    """Raise :class:`UsageError` with the range unless ``low <= value <= high`` (NaN never passes)."""
-    if not low <= value <= high:
-        raise UsageError(f"{name} is {value}", f"give a value from {low:g} to {high:g}")
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,10 @@ class PacketOptions:
         max_frames: at most this many source frames are taken; ``None`` takes all.
         smoothing_frames: width of the mean filter over a clip's motion; 1 switches it off.
         feather: share of the crop that the blend mask keeps at full weight.
+        blend: what of the rendered crop is blended into the frame: all of the ``crop``, or the ``mouth``, chin and jaw
+            alone; ``auto`` takes what the model bundle asks for, and the whole crop for a still.
+        faces: ``packaged`` finds faces with the nets inside the package; ``official`` with those of the official
+            release, which have to be fetched and are for non-commercial use.
     """
 
     window: Literal["tight", "full"] = "tight"
@@ -69,14 +69,20 @@ class PacketOptions:
     max_frames: int | None = None
     smoothing_frames: int = 13
     feather: float = 0.9
+    blend: Literal["auto", "crop", "mouth"] = "auto"
+    faces: Literal["packaged", "official"] = "packaged"
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
         if self.window not in ("tight", "full"):
             raise UsageError(f"window is {self.window!r}", "give 'tight' or 'full'")
+        if self.faces not in ("packaged", "official"):
+            raise UsageError(f"faces is {self.faces!r}", "give 'packaged' or 'official'")
         require_range("max_side_px", self.max_side_px, 64, 8192)
         require_range("smoothing_frames", self.smoothing_frames, 1, 999)
         require_range("feather", self.feather, 0.1, 1.0)
+        if self.blend not in ("auto", "crop", "mouth"):
+            raise UsageError(f"blend is {self.blend!r}", "give 'auto', 'crop' or 'mouth'")
         if self.max_frames is not None:
             require_range("max_frames", self.max_frames, 1, 10**9)
 
@@ -140,6 +146,7 @@ class RenderOptions:
         stitch: apply the stitching network.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         eager: never capture CUDA graphs.
+        controls: what the speech asks of the presenter.
     """
 
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
@@ -148,6 +155,7 @@ class RenderOptions:
     stitch: bool = True
     device: str = "auto"
     eager: bool = False
+    controls: ControlOptions = field(default_factory=ControlOptions)
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
@@ -155,3 +163,8 @@ class RenderOptions:
             require_range("batch_size", self.batch_size, 1, 64)
         if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
             raise UsageError(f"device is {self.device!r}", "give auto, cpu, cuda or cuda:N")
+
+    @property
+    def controls_hash(self) -> str:
+        """SHA-256 over everything that shapes the motion: controls, sampling and stitching; 64 hexadecimal digits."""
+        return hash_values({"controls": self.controls, "sampling": self.sampling, "stitch": self.stitch})

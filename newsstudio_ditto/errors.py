@@ -29,6 +29,7 @@ class DittoError(Exception):
     """
 
     def __init__(self, what: str, hint: str = "") -> None:
+        """Keep both sentences."""
         super().__init__(what, hint)
         self.what = what
         self.hint = hint

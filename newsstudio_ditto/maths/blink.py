@@ -6,9 +6,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from newsstudio_ditto.units import FRAME_RATE_HZ
+
 NO_BLINKS = -1
 RANDOM_SPACING = 0
+BLINK_SHAPE = (0.0, 0.35, 0.85, 1.0, 1.0, 0.8, 0.58, 0.38, 0.2, 0.07, 0.0)
+"""How far the lids are closed in each frame of a blink: shut within 0.12 s, open again in twice that."""
 _SHORTEST_GAP, _LONGEST_GAP = 60, 100
+_RATE_SPREAD = (0.75, 1.25)
 
 
 def blink_table(
@@ -54,3 +59,39 @@ def _last_gap(spacing: int | Sequence[int], rng: random.Random) -> int:
     if spacing == RANDOM_SPACING:
         return rng.randint(_SHORTEST_GAP, _LONGEST_GAP)
     return spacing if isinstance(spacing, int) else spacing[-1]
+
+
+def blink_starts(num_frames: int, per_minute: float, rng: random.Random | None) -> list[int]:
+    """First frames of blinks at a rate; at least one if the video is as long as a blink.
+
+    Args:
+        num_frames: T.
+        per_minute: blinks a minute, at most 100.
+        rng: draws distances of 75 to 125 % of the even one; None keeps them even.
+
+    Returns:
+        Rising frames; every blink ends inside the video, and none begins inside another.
+    """
+    distance = FRAME_RATE_HZ * 60 / per_minute
+    last_start = num_frames - len(BLINK_SHAPE)
+    if last_start < 0:
+        return []
+    position = distance * (0.5 if rng is None else rng.uniform(0.25, 0.75))
+    starts = [int(position) if position <= last_start else last_start // 2]
+    while True:
+        position += distance * (1.0 if rng is None else rng.uniform(*_RATE_SPREAD))
+        if position > last_start:
+            return starts
+        starts.append(int(position))
+
+
+def blink_closing(num_frames: int, per_minute: float, rng: random.Random | None) -> npt.NDArray[np.float32]:
+    """How far the lids are closed at each frame, for the blinks of :func:`blink_starts`.
+
+    Returns:
+        (num_frames,) float32, 0 open to 1 shut.
+    """
+    closing = np.zeros(num_frames, dtype=np.float32)
+    for start in blink_starts(num_frames, per_minute, rng):
+        closing[start : start + len(BLINK_SHAPE)] = BLINK_SHAPE
+    return closing

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.maths.loop import mirror_index
+from newsstudio_ditto.units import EMOTIONS as EMOTIONS
 
-EMOTIONS = ("angry", "disgust", "fear", "happy", "neutral", "sad", "surprise", "contempt")
 _CHOSEN_LOGIT = 8.0
 
 

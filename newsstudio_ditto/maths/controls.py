@@ -19,7 +19,8 @@ class FrameControls:
         pose_delta_deg: pose key -> (T,) degrees to add; NaN means none on that frame.
         pose_gain: pose key -> (T,) factor of the pose.
         expression_delta: (T, 63) or (1, 63), added to the expression.
-        voice: (T,) voice activity, 1 = driven, 0 = lips of the source.
+        voice: (T,) factor of the change to the source's lips: 0 = lips of the source, 1 = driven, 2 = twice as far.
+        head_gain: (T,) factor of the change of pose, translation and scale since the first source frame.
     """
 
     fade: Mapping[MotionKey, Tensor] = field(default_factory=dict)
@@ -27,6 +28,7 @@ class FrameControls:
     pose_gain: Mapping[MotionKey, Tensor] = field(default_factory=dict)
     expression_delta: Tensor | None = None
     voice: Tensor | None = None
+    head_gain: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Refuse pose controls of parts that are no pose."""
@@ -37,7 +39,7 @@ class FrameControls:
     def check_length(self, num_frames: int) -> None:
         """Raise :class:`UsageError` unless every per-frame array has ``num_frames`` entries."""
         arrays = [*self.fade.values(), *self.pose_delta_deg.values(), *self.pose_gain.values()]
-        arrays += [] if self.voice is None else [self.voice]
+        arrays += [array for array in (self.voice, self.head_gain) if array is not None]
         lengths = {len(array) for array in arrays} - {num_frames}
         if self.expression_delta is not None:
             lengths |= {len(self.expression_delta)} - {1, num_frames}

@@ -13,6 +13,7 @@ from newsstudio_ditto.maths.controls import FrameControls
 from newsstudio_ditto.maths.keypoints import decode_head_pose, pose_keypoints, rotation_matrix
 from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.maths.motion_vector import MOTION_KEYS, POSE_KEYS, MotionKey, MotionSequence, unpack_motion
+from newsstudio_ditto.maths.pose_control import blend, control_pose
 from newsstudio_ditto.units import MOTION_DIM, NUM_KEYPOINTS
 
 STILL_KEYS: Mapping[MotionKey, float] = {"expression": 1.0, "pitch": 1.0, "yaw": 1.0, "roll": 1.0, "translation": 1.0}
@@ -134,10 +135,12 @@ def stitch_motion(
     drive_eyes = source.num_frames == 1 if options.drive_eyes is None else options.drive_eyes
     motion = _drive(source, base, driven, options, first_motion)
     motion["expression"] = _express(motion["expression"], base.expression, drive_eyes, options, controls)
-    pose = torch.stack([_pose_deg(key, motion[key], base.part(key), options, controls) for key in POSE_KEYS], dim=1)
-    for key in _PLAIN_KEYS:
-        motion[key] = _faded(motion[key], base.part(key), options, controls.fade.get(key))
     source_pose = torch.stack([decode_head_pose(source.part(key)) for key in POSE_KEYS], dim=1)
+    pose = _pose(motion, base, source_pose[0], options, controls)
+    for key in _PLAIN_KEYS:
+        if controls.head_gain is not None and key != "expression":
+            motion[key] = blend(motion[key], source.part(key)[:1], controls.head_gain)
+        motion[key] = _faded(motion[key], base.part(key), options, controls.fade.get(key))
     if drive_eyes and options.gaze_points is not None:
         motion["expression"] = _turn_gaze(motion["expression"], pose - source_pose[:1], options.gaze_points)
     scale, translation, expression = (motion[key] for key in _PLAIN_KEYS)
@@ -194,7 +197,7 @@ def _express(
         offsets = options.blinks.offsets[options.blinks.index[frames]].to(base)
         expression = expression + offsets * _point_mask(options.eye_points, base)
     if controls.voice is not None:
-        voiced = _blend(expression, base, controls.voice)
+        voiced = blend(expression, base, controls.voice)
         points = options.lip_points if options.voice_points is None else options.voice_points
         expression = torch.where(_point_mask(points, base), voiced, expression)
     if controls.expression_delta is not None:
@@ -202,38 +205,26 @@ def _express(
     return expression
 
 
-def _pose_deg(
-    key: MotionKey, logits: Tensor, base: Tensor, options: MotionStitchOptions, controls: FrameControls
+def _pose(
+    motion: Mapping[MotionKey, Tensor],
+    base: MotionSequence,
+    origin_deg: Tensor,
+    options: MotionStitchOptions,
+    controls: FrameControls,
 ) -> Tensor:
-    """Angle of one axis after offset, gain and fade.
-
-    A fade blends logits like the official code, but degrees on frames where an offset or a gain has made either
-    side an angle.
-    """
-    no_delta = logits.new_full((len(logits),), torch.nan)
-    delta = controls.pose_delta_deg.get(key, no_delta).to(logits)
-    gain = controls.pose_gain.get(key, torch.ones_like(delta)).to(logits)
-    is_angle = ~delta.isnan()
-    if options.pose_gain_on == "logits":
-        logits = torch.where(is_angle[:, None], logits, logits * gain[:, None])
-        gain = torch.where(is_angle, gain, torch.ones_like(gain))
-    else:
-        is_angle = is_angle | (gain != 1)
-    angle = (decode_head_pose(logits) + delta.nan_to_num(0.0)) * gain
-    weight = controls.fade.get(key)
-    if weight is None:
-        return angle
-    to_first = options.fade_to == "first"
-    target_angle = angle[:1] if to_first else decode_head_pose(base)
-    of_logits = decode_head_pose(_blend(logits, logits[:1] if to_first else base, weight))
-    of_angles = _blend(angle[:, None], target_angle[:, None], weight)[:, 0]
-    return torch.where(is_angle | (is_angle[:1] & to_first), of_angles, of_logits)
+    axes = [
+        control_pose(
+            key, motion[key], base.part(key), origin, controls, gain_on=options.pose_gain_on, fade_to=options.fade_to
+        )
+        for key, origin in zip(POSE_KEYS, origin_deg, strict=True)
+    ]
+    return torch.stack(axes, dim=1)
 
 
 def _faded(part: Tensor, base: Tensor, options: MotionStitchOptions, weight: Tensor | None) -> Tensor:
     if weight is None:
         return part
-    return _blend(part, part[:1] if options.fade_to == "first" else base, weight)
+    return blend(part, part[:1] if options.fade_to == "first" else base, weight)
 
 
 def _turn_gaze(expression: Tensor, turned_deg: Tensor, gaze_points: tuple[int, int]) -> Tensor:
@@ -252,11 +243,6 @@ def _keypoints(canonical: Tensor, pose_deg: Tensor, expression: Tensor, scale: T
     rotation = rotation_matrix(*pose_deg.unbind(dim=1))
     shape = (-1, NUM_KEYPOINTS, 3)
     return pose_keypoints(canonical.reshape(shape), rotation, expression.reshape(shape), scale, translation)
-
-
-def _blend(driven: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    weight = weight.to(driven)[:, None]
-    return driven * weight + target * (1 - weight)
 
 
 def _point_mask(points: Sequence[int], like: Tensor) -> Tensor:

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.units import MOTION_DIM, NUM_KEYPOINTS, NUM_POSE_BINS
+from newsstudio_ditto.units import MOTION_KEYS as MOTION_KEYS
+from newsstudio_ditto.units import MotionKey as MotionKey
 
-MotionKey = Literal["scale", "pitch", "yaw", "roll", "translation", "expression"]
-MOTION_KEYS: tuple[MotionKey, ...] = ("scale", "pitch", "yaw", "roll", "translation", "expression")
 POSE_KEYS: tuple[MotionKey, ...] = ("pitch", "yaw", "roll")
 _WIDTHS: dict[str, int] = {
     "scale": 1,

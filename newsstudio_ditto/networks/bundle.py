@@ -28,16 +28,34 @@ from newsstudio_ditto.networks.manifest import (
 )
 from newsstudio_ditto.networks.motion_diffusion import MotionDenoiser
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor
+from newsstudio_ditto.networks.places import BUNDLED, DEFAULT_BUNDLE, find_bundle
 from newsstudio_ditto.networks.stitching import StitchingNetwork
 from newsstudio_ditto.networks.unwrap import find_mismatch
 from newsstudio_ditto.networks.warp import WarpingNetwork
-from newsstudio_ditto.networks.weights import hash_weights, read_weights, size_problem, write_weights
+from newsstudio_ditto.networks.weights import (
+    ONNX_SUFFIX,
+    hash_weights,
+    link_onnx,
+    read_weights,
+    size_problem,
+    write_weights,
+)
 
 if TYPE_CHECKING:
     from newsstudio_ditto.networks.audio_encoder import AudioEncoder
+    from newsstudio_ditto.networks.onnx_encoder import OnnxAudioEncoder
 
-BUNDLED = Path(__file__).parent.parent / "bundled"
-DEFAULT_BUNDLE = "mini"
+__all__ = [
+    "BUNDLED",
+    "DEFAULT_BUNDLE",
+    "ModelBundle",
+    "check_bundle",
+    "find_bundle",
+    "load_bundle",
+    "replace_networks",
+    "seeded_bundle",
+    "write_bundle",
+]
 
 
 class ModelBundle:
@@ -87,6 +105,8 @@ class ModelBundle:
         if self.folder is None:
             return seeded_network(self.config.networks, name, self.seed).to(self.device, dtype)
         path = self.folder / self.manifest.files[name].file
+        if path.suffix == ONNX_SUFFIX:
+            return _open_encoder(path, self.config)
         state = read_weights(path)
         networks = self.config.networks
         return load_network(networks, name, state, device=self.device, dtype=dtype, origin=str(path))
@@ -122,25 +142,9 @@ class ModelBundle:
         return cast(MotionDenoiser, self._load("motion_diffusion"))
 
     @cached_property
-    def audio_encoder(self) -> "AudioEncoder":
+    def audio_encoder(self) -> "AudioEncoder | OnnxAudioEncoder":
         """Windows of speech -> feature rows."""
-        return cast("AudioEncoder", self._load("audio_encoder"))
-
-
-def find_bundle(name_or_path: str | Path) -> Path:
-    """Folder of a bundle: the name of one inside the package, or a path.
-
-    Raises:
-        BundleError: there is neither.
-    """
-    bundled = BUNDLED / str(name_or_path)
-    for folder in (bundled, Path(name_or_path)):
-        if (folder / MANIFEST_NAME).is_file():
-            return folder
-    raise BundleError(
-        f"there is no model bundle {str(name_or_path)!r}",
-        f"give {DEFAULT_BUNDLE!r}, or a folder that holds a {MANIFEST_NAME}",
-    )
+        return cast("AudioEncoder | OnnxAudioEncoder", self._load("audio_encoder"))
 
 
 def load_bundle(
@@ -187,7 +191,7 @@ def seeded_bundle(
 def write_bundle(
     folder: Path,
     config: BundleConfig,
-    networks: Mapping[str, nn.Module],
+    networks: Mapping[str, nn.Module | Path],
     *,
     name: str,
     licence: str,
@@ -199,7 +203,7 @@ def write_bundle(
     Args:
         folder: made if it does not exist.
         config: shapes and settings.
-        networks: by name.
+        networks: by name; the audio encoder may be the path of an ONNX file, which is linked in (or copied).
         name: of the bundle.
         licence: licence and origin of the weights.
         trained: by name; seeded weights have to be called untrained.
@@ -209,12 +213,13 @@ def write_bundle(
         BundleError: a network is missing, does not fit the config, or has a weight that ``dtype`` cannot hold.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    files = {
-        network: write_weights(
-            folder, config.networks, network, networks[network], trained=trained[network], dtype=dtype
-        )
-        for network in NETWORK_NAMES
-    }
+    files = {}
+    for network in NETWORK_NAMES:
+        source, is_trained = networks[network], trained[network]
+        if isinstance(source, Path):
+            files[network] = link_onnx(folder, network, source, trained=is_trained)
+        else:
+            files[network] = write_weights(folder, config.networks, network, source, trained=is_trained, dtype=dtype)
     return _publish(folder, BundleManifest(FORMAT, VERSION, name, licence, config, files))
 
 
@@ -237,6 +242,13 @@ def replace_networks(
     return _publish(folder, replace(manifest, config=config, files={**manifest.files, **written}))
 
 
+def _open_encoder(path: Path, config: BundleConfig) -> "OnnxAudioEncoder":
+    # onnxruntime, like transformers, is only needed by those who hear speech
+    from newsstudio_ditto.networks.onnx_encoder import OnnxAudioEncoder
+
+    return OnnxAudioEncoder(path, config.networks.audio_encoder.hidden)
+
+
 def _publish(folder: Path, manifest: BundleManifest) -> BundleManifest:
     part = folder / f"{MANIFEST_NAME}.part"
     part.write_text(manifest_text(manifest), encoding="utf-8")
@@ -252,6 +264,9 @@ def _file_problem(folder: Path, config: BundleConfig, name: str, entry: WeightFi
     found = hash_weights(path)
     if found != entry.sha256:
         return f"{path}: expected sha256 {entry.sha256[:12]}, got {found[:12]}"
+    if path.suffix == ONNX_SUFFIX:
+        _open_encoder(path, config)
+        return None
     state = read_weights(path)
     mismatch = find_mismatch(expected_state(config.networks, name), state)
     if mismatch:

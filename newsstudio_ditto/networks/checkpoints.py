@@ -14,7 +14,7 @@ from newsstudio_ditto.networks.bundle import write_bundle
 from newsstudio_ditto.networks.config import OFFICIAL, BundleConfig
 from newsstudio_ditto.networks.manifest import BundleManifest
 from newsstudio_ditto.networks.unwrap import State, fold_spectral_norm, fold_weight_norm, strip_parallel_prefix
-from newsstudio_ditto.networks.weights import read_weights
+from newsstudio_ditto.networks.weights import ONNX_SUFFIX, read_weights
 
 OFFICIAL_FILES = {
     "appearance": "appearance_extractor.pth",
@@ -113,20 +113,22 @@ def convert_official(
     Args:
         folder: with the six ``.pth`` files, at any depth.
         target: folder of the new bundle.
-        hubert: weights of a transformers HuBERT of the config's size (``.safetensors``, ``.bin`` or ``.pt``); the
-            release carries HuBERT only as ONNX. Without it the audio encoder gets seeded numbers, called untrained.
+        hubert: the release's HuBERT (``.onnx``), or weights of a transformers HuBERT of the config's size
+            (``.safetensors``, ``.bin`` or ``.pt``). Without it the audio encoder gets seeded numbers, called untrained.
         config: shapes and settings.
         dtype: in which floating dtype the weights are stored.
 
     Raises:
         BundleError: a checkpoint is missing, damaged, or has other keys or shapes than the config asks for.
     """
-    networks: dict[str, nn.Module] = {}
+    networks: dict[str, nn.Module | Path] = {}
     for name, path in find_official(folder).items():
         state = unwrap_checkpoint(name, read_checkpoint(path), str(path))
         networks[name] = _load(config, name, state, path)
     if hubert is None:
         networks["audio_encoder"] = seeded_network(config.networks, "audio_encoder", 0)
+    elif hubert.suffix == ONNX_SUFFIX:
+        networks["audio_encoder"] = hubert
     else:
         content = read_weights(hubert) if hubert.suffix == ".safetensors" else read_checkpoint(hubert)
         networks["audio_encoder"] = _load(config, "audio_encoder", unwrap_hubert(content), hubert)

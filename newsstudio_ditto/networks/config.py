@@ -9,6 +9,7 @@ from typing import Literal
 
 from newsstudio_ditto.config import CropConfig, require_range
 from newsstudio_ditto.errors import BundleError
+from newsstudio_ditto.maths.feather import BlendRegion
 from newsstudio_ditto.units import MOTION_DIM, NETWORK_INPUT_PX, NUM_KEYPOINTS, WINDOW_FRAMES
 
 
@@ -256,6 +257,8 @@ class BundleConfig:
         relative: what generated motion is relative to: the ``first`` generated frame, ``rest`` (a closed,
             looking-ahead face, motion zero), or ``off``.
         crop: crop geometry of the training pictures.
+        blend: what of a rendered crop is blended into a clip's frames: the whole ``crop``, or the ``mouth`` region
+            where speech drives nothing else.
         num_steps: default number of DDIM steps.
         guidance_scale: default classifier-free guidance; 1 is the conditional prediction alone.
     """
@@ -265,6 +268,7 @@ class BundleConfig:
     eye_points: tuple[int, ...] = (11, 13, 15, 16, 18)
     relative: Literal["first", "rest", "off"] = "first"
     crop: CropConfig = field(default_factory=CropConfig)
+    blend: BlendRegion = "crop"
     num_steps: int = 50
     guidance_scale: float = 2.0
 
@@ -272,6 +276,8 @@ class BundleConfig:
         """Refuse values outside the documented ranges."""
         if self.relative not in ("first", "rest", "off"):
             raise BundleError(f"relative is {self.relative!r}", "give 'first', 'rest' or 'off'")
+        if self.blend not in ("crop", "mouth"):
+            raise BundleError(f"blend is {self.blend!r}", "give 'crop' or 'mouth'")
         for name in ("lip_points", "eye_points"):
             if not all(0 <= point < NUM_KEYPOINTS for point in getattr(self, name)):
                 raise BundleError(f"{name} is {getattr(self, name)}", f"give indices below {NUM_KEYPOINTS}")
@@ -333,7 +339,8 @@ MINI = BundleConfig(
     lip_points=tuple(range(9)),
     eye_points=(9, 10, 11, 12, 19, 20),
     relative="rest",
-    crop=CropConfig(scale=1.75, shift_down=-0.05),
+    crop=CropConfig(scale=1.8, shift_down=0.03),
+    blend="mouth",
     num_steps=10,
     guidance_scale=1.0,
 )

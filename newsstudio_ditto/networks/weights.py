@@ -1,6 +1,8 @@
 """Weight files of a bundle: safetensors, written beside and renamed, read as maps."""
 
 import hashlib
+import os
+import shutil
 from pathlib import Path
 
 import torch
@@ -14,6 +16,7 @@ from newsstudio_ditto.networks.config import NetworkConfig
 from newsstudio_ditto.networks.manifest import REBUILD_HINT, WeightFile
 from newsstudio_ditto.networks.unwrap import find_mismatch
 
+ONNX_SUFFIX = ".onnx"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -61,6 +64,31 @@ def write_weights(
     part.chmod(0o644)  # safetensors makes files that only their owner can read
     part.replace(path)
     return WeightFile(path.name, type(network).__name__, path.stat().st_size, hash_weights(path), trained)
+
+
+def link_onnx(folder: Path, name: str, source: Path, *, trained: bool) -> WeightFile:
+    """Give an ONNX file the name ``{name}.onnx`` in ``folder``, without a second copy where the disk allows it.
+
+    Args:
+        folder: that exists.
+        name: of the network.
+        source: the file.
+        trained: for the entry.
+
+    Raises:
+        BundleError: there is no such file.
+    """
+    if not source.is_file():
+        raise BundleError(f"{source} does not exist", "give the path of an ONNX file")
+    path = folder / f"{name}{ONNX_SUFFIX}"
+    part = path.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    try:
+        os.link(source.resolve(), part)
+    except OSError:
+        shutil.copyfile(source, part)  # another file system, or one without hard links
+    part.replace(path)
+    return WeightFile(path.name, "OnnxAudioEncoder", path.stat().st_size, hash_weights(path), trained)
 
 
 def hash_weights(path: Path) -> str:

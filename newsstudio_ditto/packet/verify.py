@@ -50,12 +50,19 @@ class FrameParity:
         psnr_db: peak signal to noise ratio over all of them, dB; infinite if they are equal.
         max_difference: largest difference of one value, 0 to 255.
         first_bad_frame: first frame with a difference above the tolerance; None if there is none.
+        worst_frame: the frame with the largest squared difference, the first of several; None if no frame was compared.
     """
 
     num_frames: int
     psnr_db: float
     max_difference: int
     first_bad_frame: int | None
+    worst_frame: int | None = None
+
+    @property
+    def telling_frame(self) -> int | None:
+        """The frame to look at: the first bad one, else the worst one."""
+        return self.worst_frame if self.first_bad_frame is None else self.first_bad_frame
 
 
 @dataclass(frozen=True)
@@ -110,7 +117,7 @@ def verify_packet(
         packet = open_packet(folder)
     except PacketError as error:
         return VerifyReport([Finding("packet", type(error).__name__, error.what)])
-    findings = [finding for part in packet.parts.values() for finding in _check_bytes(part)]
+    findings = [finding for part in packet.parts.values() for finding in check_bytes(part)]
     findings += _check_values(packet)
     findings += _check_faces(packet)
     num_bytes = sum(tensor.nbytes for part in packet.parts.values() for tensor in part.tensors.values())
@@ -120,7 +127,8 @@ def verify_packet(
     return VerifyReport(findings + parity_findings, num_bytes, parity)
 
 
-def _check_bytes(part: Part) -> Iterator[Finding]:
+def check_bytes(part: Part) -> Iterator[Finding]:
+    """Recompute CRC-32 and sha256 of every tensor of an open file."""
     for name, tensor in part.tensors.items():
         digest, crc = sha256(), 0
         content = tensor.reshape(-1).view(torch.uint8).numpy().data
@@ -176,6 +184,7 @@ def _compare_frames(
     frames: Tensor, source: Iterable[NDArray[np.uint8]], tolerance: int
 ) -> tuple[FrameParity, list[Finding]]:
     count, squares, largest, first_bad = 0, 0, 0, None
+    worst_frame, most_squares = None, -1
     findings = []
     for image in source:
         if count == len(frames):
@@ -189,7 +198,10 @@ def _compare_frames(
             break
         difference = np.abs(stored.astype(np.int16) - fresh)
         worst = int(difference.max())
-        squares += int(np.square(difference, dtype=np.int64).sum())
+        own_squares = int(np.square(difference, dtype=np.int64).sum())
+        squares += own_squares
+        if own_squares > most_squares:
+            worst_frame, most_squares = count, own_squares
         largest = max(largest, worst)
         if worst > tolerance and first_bad is None:
             first_bad = count
@@ -199,7 +211,8 @@ def _compare_frames(
         count += 1
     if count < len(frames) and not findings:
         findings.append(Finding("frames", "parity", f"expected {len(frames)} frames in the source, got {count}"))
-    return FrameParity(count, _psnr_db(squares, count * frames[0].numel()), largest, first_bad), findings
+    psnr_db = _psnr_db(squares, count * frames[0].numel())
+    return FrameParity(count, psnr_db, largest, first_bad, worst_frame), findings
 
 
 def _psnr_db(squares: int, count: int) -> float:

@@ -8,20 +8,19 @@ import torch
 from torch import Tensor
 
 from newsstudio_ditto.config import SamplingOptions
+from newsstudio_ditto.controls import ControlOptions
 from newsstudio_ditto.maths.clips import ClipOptions, generate_motion
-from newsstudio_ditto.maths.conditions import Conditioning, condition_rows, emotion_rows
+from newsstudio_ditto.maths.conditions import Conditioning, condition_rows
 from newsstudio_ditto.maths.diffusion import Schedule, ddim_schedule
 from newsstudio_ditto.maths.motion_vector import EXPRESSION_START, pack_motion
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.networks.config import BundleConfig
 from newsstudio_ditto.networks.motion_diffusion import EncodedCondition, MotionDenoiser, sample_window
 from newsstudio_ditto.packet.reader import Packet
+from newsstudio_ditto.render.control_plan import emotion_condition, require_eye_condition
 from newsstudio_ditto.render.graph import CapturedGraph
 from newsstudio_ditto.render.sources import source_motion
 from newsstudio_ditto.units import MOTION_DIM, WINDOW_FRAMES
-
-NEUTRAL = 4
-"""The emotion a newsreader speaks with: ``maths.conditions.EMOTIONS[4]``."""
 
 
 class MotionNoise(Protocol):
@@ -164,15 +163,19 @@ def clip_options(options: SamplingOptions, config: BundleConfig) -> ClipOptions:
     )
 
 
-def packet_conditioning(packet: Packet, config: BundleConfig) -> Conditioning:
-    """What an avatar contributes to the condition rows, as far as the bundle's denoiser takes it."""
+def packet_conditioning(
+    packet: Packet, config: BundleConfig, controls: ControlOptions, num_frames: int
+) -> Conditioning:
+    """What an avatar and the controls contribute to the condition rows, as far as the bundle's denoiser takes it."""
     parts, meta = config.networks.motion_diffusion, packet.meta
-    return Conditioning(
-        emotion=emotion_rows(NEUTRAL) if parts.use_emotion else None,
+    require_eye_condition(controls, parts)
+    conditioning = Conditioning(
+        emotion=emotion_condition(controls.emotion, parts, num_frames),
         eye_open=meta.eye_open if parts.use_eye_open else None,
         eye_ball=meta.eye_ball if parts.use_eye_ball else None,
         identity=meta.sc if parts.use_canonical else None,
     )
+    return conditioning.freeze_eyes() if controls.freeze_eyes else conditioning
 
 
 def sample_motion(
@@ -183,6 +186,7 @@ def sample_motion(
     device: torch.device,
     *,
     step: GuidedStep | None = None,
+    controls: ControlOptions | None = None,
 ) -> Tensor:
     """Generate the driving motion of a speech.
 
@@ -193,17 +197,22 @@ def sample_motion(
         options: steps, guidance, overlap, smoothing and seed.
         device: where the denoiser runs.
         step: the engine's, already captured; None makes an eager one.
+        controls: whose emotion and eyes condition the motion; None is neutral.
 
     Returns:
         (T, 265) float32 on ``device``; scale is stored less 1, poses are logits. Equal inputs and seeds give
         equal rows.
+
+    Raises:
+        UsageError: the bundle takes no emotion, or no eyes, and the controls ask for them.
     """
     config = bundle.config
     num_steps = options.num_steps or config.num_steps
     scale = config.guidance_scale if options.guidance_scale is None else options.guidance_scale
     guided = step or GuidedStep(bundle.motion_diffusion, is_graphed=False)
     sampler = WindowSampler(guided, ddim_schedule(num_steps), scale, SessionNoise(options.seed, num_steps))
-    conditions = condition_rows(features.to(device), packet_conditioning(packet, config))
+    conditioning = packet_conditioning(packet, config, controls or ControlOptions(), len(features))
+    conditions = condition_rows(features.to(device), conditioning)
     source = (
         torch.zeros(1, MOTION_DIM) if config.relative == "rest" else pack_motion(source_motion(packet).rows(slice(1)))
     )

@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 
 from newsstudio_ditto.config import RenderOptions
+from newsstudio_ditto.controls import ControlOptions
+from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.maths.colour import rgb_to_yuv420
 from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.networks.bundle import ModelBundle
+from newsstudio_ditto.networks.config import BundleConfig
 from newsstudio_ditto.packet.reader import Packet
+from newsstudio_ditto.render.control_plan import plan_controls
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.motion import sample_motion
+from newsstudio_ditto.render.motion import packet_conditioning, sample_motion
 from newsstudio_ditto.render.paste import paste_back
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.render.prestitch import prestitch, stitch_options
@@ -54,7 +58,29 @@ class FramePlan:
         return len(self.source_index)
 
 
-def plan_frames(packet: Packet, motion: Tensor, bundle: ModelBundle, *, stitch: bool = True) -> FramePlan:
+def check_controls(packet: Packet, config: BundleConfig, controls: ControlOptions, *, has_motion: bool) -> None:
+    """Raise :class:`UsageError` for what a bundle cannot do, before anything is computed.
+
+    Args:
+        packet: the avatar.
+        config: of the bundle.
+        controls: of the speech.
+        has_motion: the motion is made already, so that nothing can condition it any more.
+    """
+    if has_motion and (controls.emotion is not None or controls.freeze_eyes):
+        raise UsageError("emotion and freeze_eyes: this motion is made already", "give them where the motion is made")
+    packet_conditioning(packet, config, controls, 1)
+    plan_controls(controls, stitch_options(config), config, source_motion(packet), 1)
+
+
+def plan_frames(
+    packet: Packet,
+    motion: Tensor,
+    bundle: ModelBundle,
+    *,
+    stitch: bool = True,
+    controls: ControlOptions | None = None,
+) -> FramePlan:
     """Choose each output frame's source frame (ping-pong) and pose its keypoints, all frames in one pass.
 
     Args:
@@ -62,10 +88,17 @@ def plan_frames(packet: Packet, motion: Tensor, bundle: ModelBundle, *, stitch: 
         motion: (T, 265) float32 driving motion, on the device where the keypoints are to be.
         bundle: for the stitching network, and for which points speech drives.
         stitch: apply the stitching network.
+        controls: of the speech; None changes nothing.
+
+    Raises:
+        UsageError: the bundle cannot do what a control asks for.
     """
     source_index = mirror_index(np.arange(len(motion), dtype=np.int64), packet.num_frames)
     network = bundle.stitching if stitch else None
-    stitched = prestitch(source_motion(packet), motion, stitch_options(bundle.config), network)
+    source = source_motion(packet)
+    plain = stitch_options(bundle.config)
+    plan = plan_controls(controls or ControlOptions(), plain, bundle.config, source, len(motion))
+    stitched = prestitch(source, motion, plan.options, network, plan.frames)
     return FramePlan(source_index, stitched.source_keypoints, stitched.driving_keypoints)
 
 
@@ -79,10 +112,18 @@ def render_frames(
         speech_features: (T, A) float32, one row per video frame.
         bundle: networks of the motion side.
         engine: warp and decode.
-        options: sampling, stitching and batch size.
+        options: sampling, stitching, controls and batch size.
     """
-    motion = sample_motion(bundle, speech_features, packet, options.sampling, engine.device, step=engine.guided_step)
-    plan = plan_frames(packet, motion, bundle, stitch=options.stitch)
+    motion = sample_motion(
+        bundle,
+        speech_features,
+        packet,
+        options.sampling,
+        engine.device,
+        step=engine.guided_step,
+        controls=options.controls,
+    )
+    plan = plan_frames(packet, motion, bundle, stitch=options.stitch, controls=options.controls)
     return render_plan(packet, plan, engine, batch_size=options.batch_size)
 
 

@@ -36,7 +36,8 @@ def compute_speech_features(speech: npt.NDArray[np.float32], bundle: ModelBundle
 
 @torch.no_grad()
 def _encode(windows: Tensor, bundle: ModelBundle) -> Tensor:
-    dtype = next(bundle.audio_encoder.parameters()).dtype
+    # an encoder that onnxruntime runs has no weights of its own, and takes float32
+    dtype = next((weight.dtype for weight in bundle.audio_encoder.parameters()), torch.float32)
     rows = bundle.audio_encoder(windows.to(bundle.device, dtype))
     return merge_rows(rows.float()).cpu()
 

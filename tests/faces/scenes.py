@@ -1,4 +1,4 @@
-"""Pictures with known faces, made from the demo anchor."""
+"""Pictures with known faces, made from a small presenter clip."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 Pixels = NDArray[np.uint8]
 
-ANCHOR = Path(__file__).parents[2] / "newsstudio_ditto" / "bundled" / "demo" / "anchor.mp4"
+ANCHOR = Path(__file__).parents[1] / "media_files" / "presenter_320.mp4"
 GROUND = (60, 80, 90)
 
 
 @cache
 def anchor_frames(count: int = 25) -> tuple[Pixels, ...]:
-    """The first frames (H, W, 3) of the demo anchor."""
+    """The first frames (H, W, 3) of the clip."""
     with av.open(str(ANCHOR)) as container:
         return tuple(frame.to_ndarray(format="rgb24") for frame in islice(container.decode(video=0), count))
 

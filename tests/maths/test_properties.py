@@ -19,7 +19,7 @@ from newsstudio_ditto.maths.colour import rgb_to_yuv420, yuv420_to_rgb
 from newsstudio_ditto.maths.controls import fade_weights
 from newsstudio_ditto.maths.crop import crop_transform
 from newsstudio_ditto.maths.diffusion import ddim_schedule, ddim_step, guide, predict_noise
-from newsstudio_ditto.maths.feather import feather_mask
+from newsstudio_ditto.maths.feather import blend_mask, feather_mask, mouth_mask
 from newsstudio_ditto.maths.keypoints import decode_head_pose, pose_keypoints, rotation_matrix
 from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.maths.motion_stitch import MotionStitchOptions, stitch_motion
@@ -290,3 +290,19 @@ def test_vectorised_stitching_equals_frame_by_frame(seed: int, num_frames: int) 
         stitch_motion(source, row[None], options, first_motion=driving[0]).driving_keypoints[0] for row in driving
     ]
     torch.testing.assert_close(whole.driving_keypoints, torch.stack(single), atol=1e-5, rtol=1e-5)
+
+
+@given(st.sampled_from((64, 256, 512)))
+def test_the_mouth_mask_is_whole_at_the_mouth_and_nothing_at_eyes_and_border(size_px: int) -> None:
+    mask = mouth_mask(size_px)
+    assert mask.shape == (size_px, size_px)
+    assert mask[int(0.6 * size_px), size_px // 2] == 1
+    assert mask[int(0.74 * size_px), size_px // 2] == 1
+    assert mask[: int(0.42 * size_px)].max() == 0
+    assert max(mask[0].max(), mask[-1].max(), mask[:, 0].max(), mask[:, -1].max()) == 0
+    np.testing.assert_array_equal(mask, mask[:, ::-1])
+
+
+def test_the_blend_mask_is_the_one_that_is_named() -> None:
+    np.testing.assert_array_equal(blend_mask("crop", 0.8), feather_mask(512, 512, 0.8))
+    np.testing.assert_array_equal(blend_mask("mouth", 0.8), mouth_mask(512))

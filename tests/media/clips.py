@@ -15,7 +15,7 @@ from newsstudio_ditto.media.ffmpeg import find_ffmpeg
 Pixels = NDArray[np.uint8]
 
 PACKAGE = Path(__file__).parents[2] / "newsstudio_ditto"
-ANCHOR = PACKAGE / "bundled" / "demo" / "anchor.mp4"
+ANCHOR = Path(__file__).parents[1] / "media_files" / "presenter_320.mp4"
 SPEECH = PACKAGE / "bundled" / "demo" / "speech.wav"
 
 

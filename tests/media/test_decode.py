@@ -20,7 +20,7 @@ def difference(one: list[clips.Pixels], other: list[clips.Pixels]) -> float:
     return float(np.abs(np.stack(one).astype(int) - np.stack(other)).mean())
 
 
-def test_the_demo_anchor() -> None:
+def test_a_presenter_clip() -> None:
     stream = decode_frames(clips.ANCHOR, max_frames=10)
     frames = list(stream.frames)
     assert (stream.width, stream.height, len(frames)) == (320, 320, 10)

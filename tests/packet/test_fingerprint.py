@@ -33,6 +33,7 @@ def test_every_input_of_a_generation_matters() -> None:
                 {"max_frames": 10},
                 {"smoothing_frames": 1},
                 {"feather": 0.8},
+                {"faces": "official"},
             )
         ),
     ]

@@ -1,0 +1,17 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+
+import click
+
+storage_option = click.option(
+    "--storage",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="DITTO_STORAGE",
+    default=Path("storage"),
+    show_default=True,
+    help="Folder of packets, videos and the Dagster instance.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout.")
+avatar_option = click.option("--avatar-id", required=True, help="Name of the avatar: a slug such as 'anna'.")
+model_option = click.option("--model", default="mini", show_default=True, help="Model bundle: a name or a folder.")

@@ -1,0 +1,1 @@
+"""The HTTP door: a small API, live streaming, and a page that people use."""

@@ -1,0 +1,175 @@
+"""Follow the presenter's face through the clip: landmarks, crop geometry and paste window."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from newsstudio_ditto.config import CropConfig, PacketOptions
+from newsstudio_ditto.errors import NoFaceError
+from newsstudio_ditto.faces.finder import FaceFinder
+from newsstudio_ditto.maths.crop import anchors_478, crop_transform
+from newsstudio_ditto.maths.feather import BlendRegion, blend_mask
+from newsstudio_ditto.maths.paste import PasteWindow, full_window, mask_support, tight_window
+from newsstudio_ditto.progress import report_stage
+from newsstudio_ditto.stages import frames as frames_stage
+from newsstudio_ditto.stages.chunks import Flags, Floats, fill_gaps
+from newsstudio_ditto.stages.tensor_file import TensorFile
+from newsstudio_ditto.units import CROP_SIZE_PX
+
+log = logging.getLogger(__name__)
+
+VERSION = f"{frames_stage.VERSION} face_track.2"
+KIND = "face_track"
+
+
+@dataclass(frozen=True)
+class FaceTrack:
+    """One face through N frames. Every frame has finite values; where no face was seen they are interpolated.
+
+    Args:
+        landmarks: (N, 478, 3) float32, frame pixels; z in pixels too, towards the camera negative.
+        valid: (N,) bool, a face was seen.
+        original_to_crop: (N, 3, 3) float32, frame pixels to pixels of the 512 x 512 crop.
+        crop_to_original: (N, 3, 3) float32, its inverse.
+        window: rectangle of the frame that grids and masks cover.
+        crop: crop geometry.
+        feather: share of the crop that the blend mask keeps at full weight.
+        generation: fingerprint of source, options and model.
+        blend: what of the crop is blended into the frame.
+    """
+
+    landmarks: Floats
+    valid: Flags
+    original_to_crop: Floats
+    crop_to_original: Floats
+    window: PasteWindow
+    crop: CropConfig
+    feather: float
+    generation: str
+    blend: BlendRegion = "crop"
+
+    @property
+    def num_frames(self) -> int:
+        """N."""
+        return len(self.valid)
+
+    def to_tensors(self) -> TensorFile:
+        """The form on disk."""
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        header = {
+            "kind": KIND,
+            "stage_version": VERSION,
+            "window": list(self.window),
+            "crop": [self.crop.scale, self.crop.shift_down, self.crop.upright],
+            "feather": self.feather,
+            "generation": self.generation,
+            "blend": self.blend,
+        }
+        return TensorFile({name: torch.from_numpy(array) for name, array in arrays.items()}, header)
+
+    @classmethod
+    def from_tensors(cls, content: TensorFile) -> "FaceTrack":
+        """Undo :meth:`to_tensors`."""
+        landmarks, valid, original_to_crop, crop_to_original = (content.tensors[name].numpy() for name in _ARRAYS)
+        header = content.header
+        return cls(
+            landmarks,
+            valid,
+            original_to_crop,
+            crop_to_original,
+            window=PasteWindow(*header["window"]),
+            crop=CropConfig(*header["crop"]),
+            feather=header["feather"],
+            generation=header["generation"],
+            blend=header["blend"],
+        )
+
+
+_ARRAYS = ("landmarks", "valid", "original_to_crop", "crop_to_original")
+
+
+def track_face(
+    frames: Tensor,
+    options: PacketOptions,
+    crop: CropConfig,
+    generation: str,
+    *,
+    blend: BlendRegion = "crop",
+    finder: FaceFinder | None = None,
+) -> FaceTrack:
+    """Find the same face in every frame and derive its crop.
+
+    Args:
+        frames: (N, 3, H, W) uint8, planar RGB; read frame by frame.
+        options: paste window and feathering.
+        crop: crop geometry, used where the options name none.
+        generation: kept in the track.
+        blend: what the model bundle wants blended into a clip's frames, used where the options leave it open.
+        finder: detector and landmark nets; ``None`` makes one.
+
+    Raises:
+        NoFaceError: no frame shows a face.
+    """
+    landmarks, valid = _observe(frames, finder or FaceFinder())
+    if not valid.any():
+        raise NoFaceError(
+            f"none of the {len(valid)} frames shows a face",
+            "give a clip in which one face, at least about 60 pixels wide, looks towards the camera",
+        )
+    if not valid.all():
+        log.warning("frames without a face", extra={"num_frames": len(valid), "num_missing": int((~valid).sum())})
+    landmarks = fill_gaps(landmarks, valid)
+    crop = options.crop or crop
+    geometry = [_crop(points, crop) for points in landmarks]
+    original_to_crop = np.stack([matrix for matrix, _ in geometry]).astype(np.float32)
+    crop_to_original = np.stack([inverse for _, inverse in geometry]).astype(np.float32)
+    height, width = frames.shape[-2:]
+    region = choose_blend(options, blend, len(valid))
+    window = choose_window(crop_to_original[valid], (height, width), options, region)
+    return FaceTrack(
+        landmarks, valid, original_to_crop, crop_to_original, window, crop, options.feather, generation, region
+    )
+
+
+def choose_blend(options: PacketOptions, blend: BlendRegion, num_frames: int) -> BlendRegion:
+    """What is blended: the options' word, else the bundle's; of a still always the whole crop, so that it can blink."""
+    if options.blend != "auto":
+        return options.blend
+    return blend if num_frames > 1 else "crop"
+
+
+def _observe(frames: Tensor, finder: FaceFinder) -> tuple[Floats, Flags]:
+    num_frames = len(frames)
+    landmarks = np.zeros((num_frames, 478, 3), np.float32)
+    valid = np.zeros(num_frames, np.bool_)
+    for index, face in enumerate(finder.track(_interleaved(frames))):
+        if face is not None:
+            landmarks[index], valid[index] = face.landmarks, True
+        report_stage("face_track", index + 1, num_frames)
+    return landmarks, valid
+
+
+def _interleaved(frames: Tensor) -> Iterator[NDArray[np.uint8]]:
+    for frame in frames:
+        yield np.ascontiguousarray(frame.permute(1, 2, 0).numpy())
+
+
+def _crop(landmarks: Floats, crop: CropConfig) -> tuple[Floats, Floats]:
+    anchors = anchors_478(landmarks[:, :2])
+    transform = crop_transform(anchors.points, anchors.mouth, anchors.eyes, size_px=CROP_SIZE_PX, crop=crop)
+    return transform.original_to_crop, transform.crop_to_original
+
+
+def choose_window(
+    crop_to_original: Floats, frame_size: tuple[int, int], options: PacketOptions, blend: BlendRegion = "crop"
+) -> PasteWindow:
+    """The rectangle of the frame that holds the masks of all crops (N, 3, 3), or the frame if the options say so."""
+    if options.window == "full":
+        return full_window(frame_size)
+    mask = blend_mask(blend, options.feather)
+    return tight_window([mask_support(matrix, frame_size, mask) for matrix in crop_to_original], frame_size)

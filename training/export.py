@@ -1,0 +1,59 @@
+"""Put trained weights into a bundle: ``python -m training.export EXPORT_FOLDER [BUNDLE_FOLDER]``.
+
+The export folder holds ``renderer.safetensors`` and ``speech.safetensors`` of a run; either may be missing. Networks
+of the bundle that were not trained stay as they are; the crop of the training pictures is written into its settings.
+"""
+
+import argparse
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+from safetensors.torch import load_file
+from torch import nn
+
+import newsstudio_ditto
+from newsstudio_ditto.networks.build import build_network
+from newsstudio_ditto.networks.bundle import check_bundle, replace_networks
+from newsstudio_ditto.networks.config import MINI
+from training.ema import sub_state
+from training.framing import TRAINING_CROP
+
+log = logging.getLogger(__name__)
+
+BUNDLED = Path(newsstudio_ditto.__file__).parent / "bundled" / "mini"
+EXPORTS = {
+    "renderer.safetensors": ("appearance", "warp", "decoder", "motion_extractor"),
+    "speech.safetensors": ("audio_encoder", "motion_diffusion"),
+}
+
+
+def read_networks(folder: Path) -> dict[str, nn.Module]:
+    """Networks of the exports that are there, by name."""
+    networks: dict[str, nn.Module] = {}
+    for file, names in EXPORTS.items():
+        if not (folder / file).exists():
+            continue
+        weights = load_file(folder / file)
+        for name in names:
+            networks[name] = build_network(MINI.networks, name)
+            networks[name].load_state_dict(sub_state(weights, name))
+    return networks
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("exports", type=Path)
+    parser.add_argument("bundle", type=Path, nargs="?", default=BUNDLED)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.INFO)
+    networks = read_networks(options.exports)
+    replace_networks(options.bundle, networks, config=replace(MINI, crop=TRAINING_CROP))
+    for finding in check_bundle(options.bundle):
+        log.warning("%s", finding)
+    log.info("replaced %s in %s", ", ".join(networks), options.bundle)
+
+
+if __name__ == "__main__":
+    main()

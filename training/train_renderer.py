@@ -1,0 +1,108 @@
+"""Train appearance, warp, decoder and motion extractor.
+
+``python -m training.train_renderer --run FOLDER --heads FOLDER ...``.
+
+Heads come from ``training.head_worker`` processes through a folder. Stopped or cut off, the same command goes on from
+the last checkpoint. ``--seconds`` is the length of the whole schedule, over all calls.
+"""
+
+import argparse
+import logging
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from training.pool import PictureSet, fill_from_folder, load_packed
+from training.renderer_training import Pictures, RendererOptions, RendererTraining
+
+log = logging.getLogger(__name__)
+
+LOG_EVERY_S, SAVE_EVERY_S, SCORE_EVERY_S = 15.0, 60.0, 150.0
+
+
+def load_pictures(options: RendererOptions) -> Pictures:
+    """Anchors first, then heads as the workers deliver them; leaves the marker ``pool_ready`` in the run folder."""
+    device = torch.device(options.device)
+    anchor = anchor_held = extra = None
+    if options.anchor is not None:
+        anchor, anchor_held = load_packed(options.anchor, device)
+    if options.extra is not None:
+        extra, _ = load_packed(options.extra, device)
+    heads = PictureSet.empty(options.people, options.frames, options.size, device)
+    held_out = PictureSet.empty(options.held_out, options.frames, options.size, device)
+    filled = fill_from_folder(
+        options.heads, heads, held_out, patience_s=options.patience, min_people=options.min_people
+    )
+    (options.heads / "stop").touch()
+    (options.run / "pool_ready").touch()
+    log.info("people %d, anchor frames %d", len(filled.images), 0 if anchor is None else anchor.images.shape[1])
+    return Pictures(filled, held_out, anchor, anchor_held, extra)
+
+
+def run_training(training: RendererTraining, pictures: Pictures, *, max_steps: int | None = None) -> None:
+    """Train until the schedule is over, logging, scoring and saving on the way."""
+    began = logged = saved = scored = time.monotonic()
+    before_s, first_step = training.elapsed_s, training.step
+    sums: dict[str, list[Tensor]] = {}
+    while training.elapsed_s < training.options.seconds and (
+        max_steps is None or training.step - first_step < max_steps
+    ):
+        for name, value in training.train_step(pictures).items():
+            sums.setdefault(name, []).append(value.detach())
+        now = time.monotonic()
+        training.elapsed_s = before_s + now - began
+        if now - logged > LOG_EVERY_S:
+            rate = (training.step - first_step) / (now - began)
+            means = {name: round(float(torch.stack(values).float().mean()), 4) for name, values in sums.items()}
+            log.info("step %d at %.0f s, %.2f steps/s, %s", training.step, training.elapsed_s, rate, means)
+            training.history.append({"step": training.step, "elapsed_s": training.elapsed_s, **means})
+            logged, sums = now, {}
+        if now - scored > SCORE_EVERY_S:
+            _score(training, pictures)
+            scored = time.monotonic()
+        if now - saved > SAVE_EVERY_S:
+            training.save()
+            saved = time.monotonic()
+    _score(training, pictures)
+    training.save()
+    (training.options.run / "renderer_done").touch()
+
+
+def _score(training: RendererTraining, pictures: Pictures) -> None:
+    searching = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = (
+        False  # shapes that occur rarely are not worth a search for the fastest convolution
+    )
+    scores = {name: round(value, 4) for name, value in training.score(pictures).items()}
+    torch.backends.cudnn.benchmark = searching
+    log.info("scores at step %d: %s", training.step, scores)
+    training.history.append({"step": training.step, "elapsed_s": training.elapsed_s, **scores})
+
+
+def parse_options(arguments: list[str] | None = None) -> RendererOptions:
+    """Options from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    for item in fields(RendererOptions):
+        kind = type(item.default) if item.default is not None and not isinstance(item.default, Path) else Path
+        parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind, default=item.default)
+    return RendererOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> None:
+    """Command line."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    options = parse_options()
+    options.run.mkdir(parents=True, exist_ok=True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = options.device.startswith("cuda")
+    training = RendererTraining(options)
+    if training.resume():
+        log.info("resumed at step %d, %.0f s", training.step, training.elapsed_s)
+    run_training(training, load_pictures(options))
+
+
+if __name__ == "__main__":
+    main()

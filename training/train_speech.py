@@ -1,0 +1,96 @@
+"""Train audio encoder and motion diffusion: ``python -m training.train_speech --run FOLDER --corpus FILE.npz``.
+
+The encoder learns to name phones and mouth shapes from noisy windows; the diffusion learns lip, chin and jaw motion
+relative to rest from the encoder's rows, and its loss reaches the encoder too. Cut off, the same command goes on from
+the last checkpoint.
+"""
+
+import argparse
+import logging
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from training.speech_pool import (
+    LabelledSpeech,
+    SpeechPool,
+    read_corpus,
+)
+from training.speech_scores import score_voice
+from training.speech_set import HELD_OUT_VOICE
+from training.speech_training import SpeechOptions, SpeechTraining
+
+log = logging.getLogger(__name__)
+
+LOG_EVERY_S, SAVE_EVERY_S, SCORE_EVERY_S = 15.0, 60.0, 60.0
+
+
+def run_training(
+    training: SpeechTraining, pool: SpeechPool, tests: dict[str, list[LabelledSpeech]], *, max_steps: int | None = None
+) -> None:
+    """Train until the schedule is over, logging, scoring and saving on the way."""
+    began = logged = saved = scored = time.monotonic()
+    before_s, first_step = training.elapsed_s, training.step
+    sums: dict[str, list[Tensor]] = {}
+    while training.elapsed_s < training.options.seconds and (
+        max_steps is None or training.step - first_step < max_steps
+    ):
+        for name, value in training.train_step(pool).items():
+            sums.setdefault(name, []).append(value.detach())
+        now = time.monotonic()
+        training.elapsed_s = before_s + now - began
+        if now - logged > LOG_EVERY_S:
+            means = {name: round(float(torch.stack(values).mean()), 4) for name, values in sums.items()}
+            rate = (training.step - first_step) / (now - began)
+            log.info("speech step %d at %.0f s, %.2f steps/s, %s", training.step, training.elapsed_s, rate, means)
+            training.history.append({"step": training.step, "elapsed_s": training.elapsed_s, **means})
+            logged, sums = now, {}
+        if now - scored > SCORE_EVERY_S:
+            _score(training, tests)
+            scored = time.monotonic()
+        if now - saved > SAVE_EVERY_S:
+            training.save()
+            saved = time.monotonic()
+    _score(training, tests)
+    training.save()
+    (training.options.run / "speech_done").touch()
+
+
+def _score(training: SpeechTraining, tests: dict[str, list[LabelledSpeech]]) -> None:
+    for name, spoken in tests.items():
+        scores = {key: round(value, 4) for key, value in score_voice(training, spoken).items()}
+        log.info("speech scores of %s at step %d: %s", name, training.step, scores)
+        training.history.append({"step": training.step, **{f"{name}_{key}": value for key, value in scores.items()}})
+
+
+def parse_options(arguments: list[str] | None = None) -> SpeechOptions:
+    """Options from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    for item in fields(SpeechOptions):
+        kind = type(item.default) if item.default is not None and not isinstance(item.default, Path) else Path
+        parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind, default=item.default)
+    return SpeechOptions(**vars(parser.parse_args(arguments)))
+
+
+def main() -> None:
+    """Command line."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    options = parse_options()
+    options.run.mkdir(parents=True, exist_ok=True)
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    training = SpeechTraining(options)
+    if training.resume():
+        log.info("resumed at step %d, %.0f s", training.step, training.elapsed_s)
+    pool = SpeechPool(read_corpus(options.corpus, "train"), training.device)
+    tests = {voice: read_corpus(options.corpus, "test", voice) for voice in ("hibari", HELD_OUT_VOICE)}
+    tests = {voice: spoken for voice, spoken in tests.items() if spoken}
+    while options.wait_for is not None and not options.wait_for.exists():
+        time.sleep(0.5)
+    run_training(training, pool, tests)
+
+
+if __name__ == "__main__":
+    main()
