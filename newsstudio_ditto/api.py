@@ -16,18 +16,21 @@ from newsstudio_ditto.media.ffmpeg import choose_encoder
 from newsstudio_ditto.media.sink import FfmpegSink
 from newsstudio_ditto.packet.fingerprint import hash_file
 from newsstudio_ditto.packet.reader import Packet, open_packet
+from newsstudio_ditto.preparation import PacketBuild, build_packet
 from newsstudio_ditto.render.clock import StageClock
 from newsstudio_ditto.render.engine import Engine, choose_device, warm_bundle, warm_engine
 from newsstudio_ditto.render.motion import sample_motion
 from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, check_controls, plan_frames, render_plan
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.stages.speech import compute_speech_features
+from newsstudio_ditto.storage import DEFAULT_MODEL
 from newsstudio_ditto.units import FRAME_RATE_HZ
+
+__all__ = ["PacketBuild", "RenderReport", "build_packet", "provenance", "render_video"]
 
 log = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], None]
-DEFAULT_MODEL = "mini"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from newsstudio_ditto import __version__
 from newsstudio_ditto.cli_daemon import serve
 from newsstudio_ditto.cli_models import models
 from newsstudio_ditto.cli_options import chosen_controls, control_options
+from newsstudio_ditto.cli_prune import prune
 from newsstudio_ditto.cli_shared import avatar_option, json_option, model_option, storage_option
 from newsstudio_ditto.terminal import DittoGroup, format_bytes, note, progress_bar, show_json, show_table
 
@@ -19,6 +20,7 @@ def main() -> None:
 
 
 main.add_command(models)
+main.add_command(prune)
 main.add_command(serve)
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from newsstudio_ditto.errors import DittoError
@@ -14,7 +15,7 @@ from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.preparation import open_track
 from newsstudio_ditto.stages.tensor_file import open_tensors
 from newsstudio_ditto.storage import StorageLayout
-from newsstudio_ditto.units import FRAME_RATE_HZ, SAMPLE_RATE_HZ
+from newsstudio_ditto.units import FRAME_RATE_HZ, SAMPLES_PER_FRAME
 
 LENGTH_SLACK_S = 0.15
 LEAST_MOVEMENT = 0.2
@@ -26,6 +27,7 @@ MOST_UNREST = 1.25
 _MOST_FRAMES = 500
 _SILENCE_DB = -35.0
 _QUIETEST_DB = -60.0
+_LEAST_LEVEL = 1e-6
 _FEWEST_FRAMES = 8
 _LIPS = (61, 291, 0, 17)
 
@@ -109,11 +111,10 @@ def mouth_movement(layout: StorageLayout, avatar_id: str, speech_id: str) -> Mou
 
 def movement_of(changes: Floats, loud: Flags) -> MouthMovement:
     """Mean of ``changes`` (T,) over loud and over silent frames; None where there are too few."""
-    in_speech, in_silence = changes[loud], changes[~loud]
-    return MouthMovement(
-        float(in_speech.mean()) if len(in_speech) >= _FEWEST_FRAMES else None,
-        float(in_silence.mean()) if len(in_silence) >= _FEWEST_FRAMES else None,
-    )
+    by_loudness = pd.Series(changes).groupby(loud).agg(["mean", "size"]).reindex([True, False])
+    means = by_loudness["mean"].where(by_loudness["size"] >= _FEWEST_FRAMES)
+    in_speech, in_silence = (None if np.isnan(mean) else float(mean) for mean in means)
+    return MouthMovement(in_speech, in_silence)
 
 
 def is_loud(speech: Floats) -> Flags:
@@ -124,10 +125,11 @@ def is_loud(speech: Floats) -> Flags:
 
 def loudness_db(speech: Floats) -> Floats:
     """(T,) level of each video frame's sound, dB of full scale. ``speech``: (samples,) 16 kHz."""
-    length = SAMPLE_RATE_HZ // FRAME_RATE_HZ
-    whole = np.pad(speech, (0, -len(speech) % length)).reshape(-1, length)
-    power = np.square(whole, dtype=np.float64).mean(axis=1)
-    return np.asarray(10 * np.log10(power + 1e-12), np.float32)
+    import librosa  # takes a second, and most of what this module does needs no sound
+
+    whole = np.pad(speech, (0, -len(speech) % SAMPLES_PER_FRAME))
+    level = librosa.feature.rms(y=whole, frame_length=SAMPLES_PER_FRAME, hop_length=SAMPLES_PER_FRAME, center=False)
+    return np.asarray(librosa.amplitude_to_db(level[0], ref=1.0, amin=_LEAST_LEVEL, top_db=None), np.float32)
 
 
 def _mouth(frame: NDArray[np.uint8], landmarks: Floats) -> Floats:

@@ -144,6 +144,18 @@ def test_remove_takes_the_packet_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "anchors" / "gone.mp4").is_file()
 
 
+def test_prune_lists_first_and_removes_on_request(tmp_path: Path) -> None:
+    video = tmp_path / "videos" / "anna" / "news.mp4"
+    video.parent.mkdir(parents=True)
+    video.write_bytes(b"old")
+    listed = document(run("prune", "--videos-older-than", 0, "--storage", tmp_path, "--json"))
+    assert [item["path"] for item in listed["items"]] == [str(video)]  # type: ignore[attr-defined]
+    assert video.exists()
+    assert run("prune", "--videos-older-than", 0, "--yes", "--storage", tmp_path).exit_code == 0
+    assert not video.exists()
+    assert run("prune", "--videos-older-than", -1, "--storage", tmp_path).exit_code == 1
+
+
 def test_models_list_and_check_know_mini() -> None:
     rows = json.loads(run("models", "list", "--json").stdout)
     assert "mini" in [row["name"] for row in rows]

@@ -12,6 +12,8 @@ from training.viseme import PHONE_NAMES, Phone
 
 LEVEL = 0.9
 SPHINX_FRAME_S = 0.01
+EXTRA_WORDS = {"queued": "K Y UW D"}
+"""Words of the test bulletins that pocketsphinx's dictionary lacks."""
 
 
 def align_text(samples: np.ndarray, text: str) -> list[Phone]:
@@ -24,6 +26,9 @@ def align_text(samples: np.ndarray, text: str) -> list[Phone]:
 
     words = re.sub(r"[^a-z' ]+", " ", text.lower()).split()
     decoder = Decoder(lm=None, samprate=float(SAMPLE_RATE_HZ), loglevel="FATAL")
+    for word, phones in EXTRA_WORDS.items():
+        if decoder.lookup_word(word) is None:
+            decoder.add_word(word, phones, True)
     unknown = [word for word in words if decoder.lookup_word(word) is None]
     if unknown:
         raise ValueError(f"not in the dictionary: {unknown}")

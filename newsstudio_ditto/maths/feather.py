@@ -9,11 +9,11 @@ from newsstudio_ditto.units import CROP_SIZE_PX
 
 BlendRegion = Literal["crop", "mouth"]
 
-_MOUTH_CENTRE = (0.5, 0.668)
+_MOUTH_CENTRE = (0.5, 0.655)
 """Centre of the mouth region, shares of the crop's width and height."""
-_MOUTH_HALF = (0.20, 0.145)
+_MOUTH_HALF = (0.17, 0.125)
 """Half width and half height of what keeps full weight."""
-_MOUTH_FADE = 0.08
+_MOUTH_FADE = 0.085
 """Width of the fade around it."""
 
 

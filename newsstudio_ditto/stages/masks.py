@@ -14,7 +14,7 @@ from newsstudio_ditto.stages.chunks import Chunk, Floats, chunk_length, counted,
 from newsstudio_ditto.stages.face_track import FaceTrack
 from newsstudio_ditto.units import CROP_SIZE_PX
 
-VERSION = f"{face_track.VERSION} masks.1"
+VERSION = f"{face_track.VERSION} masks.2"
 
 
 def stream_masks(track: FaceTrack) -> PartStream:

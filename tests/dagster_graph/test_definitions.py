@@ -69,8 +69,8 @@ def test_packet_assets_and_checks_derive_from_the_spec() -> None:
         assert node.code_version == VERSIONS[part]
         for tensor in spec:
             assert f"`{tensor.name}`: {tensor}" in (node.description or "")
-    checks = {key.asset_key.path[-1]: GRAPH.get_check_spec(key) for key in GRAPH.asset_check_keys}
-    assert all(checks[part].blocking for part in PARTS)
+    checks = {(key.asset_key.path[-1], key.name): GRAPH.get_check_spec(key) for key in GRAPH.asset_check_keys}
+    assert all(checks[part, "matches_spec"].blocking for part in PARTS)
 
 
 def test_jobs_run_in_one_process_so_that_models_stay_warm() -> None:

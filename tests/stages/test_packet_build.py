@@ -84,11 +84,23 @@ def test_keypoints_are_smoothed_and_bridged_while_identity_is_not(
     torch.testing.assert_close(build.packet.meta.sc, output.canonical[0], rtol=1e-5, atol=1e-6)
 
 
-def test_masks_lie_where_grids_read_the_inside_of_the_crop(build: PacketBuild) -> None:
-    reads_crop = (build.packet.grids[0].abs() < 0.85).all(dim=-1)
-    assert (build.packet.masks[0, 0][reads_crop] == 255).all()
-    outside = (build.packet.grids[0].abs() > 1.01).any(dim=-1)
-    assert (build.packet.masks[0, 0][outside] == 0).all()
+def test_masks_of_a_clip_lie_where_grids_read_the_mouth(build: PacketBuild) -> None:
+    across, down = build.packet.grids[0].unbind(-1)
+    mouth = (across.abs() < 0.3) & ((down - 0.31).abs() < 0.22)
+    assert mouth.any()
+    assert (build.packet.masks[0, 0][mouth] == 255).all()
+    assert (build.packet.masks[0, 0][(down < -0.15) | (across.abs() > 0.6) | (down > 0.8)] == 0).all()
+
+
+def test_masks_cover_the_inside_of_the_crop_if_asked(
+    layout: StorageLayout, gapped_clip: Path, mini: ModelBundle
+) -> None:
+    options = PacketOptions(max_frames=1, blend="crop")
+    packet = build_packet(layout, gapped_clip, "whole", options=options, bundle=mini).packet
+    reads_crop = (packet.grids[0].abs() < 0.85).all(dim=-1)
+    assert (packet.masks[0, 0][reads_crop] == 255).all()
+    outside = (packet.grids[0].abs() > 1.01).any(dim=-1)
+    assert (packet.masks[0, 0][outside] == 0).all()
 
 
 def test_nothing_is_made_twice(layout: StorageLayout, gapped_clip: Path, build: PacketBuild, mini: ModelBundle) -> None:
