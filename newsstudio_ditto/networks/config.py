@@ -342,5 +342,5 @@ MINI = BundleConfig(
     crop=CropConfig(scale=1.8, shift_down=0.03),
     blend="mouth",
     num_steps=10,
-    guidance_scale=1.0,
+    guidance_scale=1.6,
 )
