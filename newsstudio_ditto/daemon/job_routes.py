@@ -32,7 +32,7 @@ _CACHED = {"Cache-Control": "private, max-age=3600"}  # a player that seeks asks
 JobId = Annotated[str, PathParameter(pattern=JOB_PATTERN)]
 
 
-@router.post("/api/presenter/render", status_code=202, tags=["jobs"], responses=refusals(404, 409, 415, 501, 503))
+@router.post("/api/presenter/render", status_code=202, tags=["jobs"], responses=refusals(404, 409, 415, 503))
 def render(
     daemon: DaemonOf,
     response: Response,

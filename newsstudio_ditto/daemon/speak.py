@@ -35,10 +35,10 @@ def speak(text: str, target: Path, *, most_chars: int) -> None:
     """Write the WAV ``target`` in which an American voice says ``text``.
 
     Raises:
-        RequestError: 501, not installed; 413, too long; 400, nothing that an English voice can say.
+        RequestError: 409, not installed; 413, too long; 400, nothing that an English voice can say.
     """
     if not can_speak():
-        raise RequestError(501, "this daemon cannot speak typed text", 'pip install "newsstudio-ditto[speak]"')
+        raise RequestError(409, "this daemon cannot speak typed text", 'pip install "newsstudio-ditto[speak]"')
     if len(text) > most_chars:
         raise RequestError(413, f"the text has {len(text)} characters", f"give {most_chars} at most")
     if not _SAYABLE.search(text):

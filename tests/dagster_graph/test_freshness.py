@@ -1,6 +1,7 @@
 """What a change makes stale, what the sensor asks for because of it, and what the run then makes."""
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -146,7 +147,7 @@ def new_mask_code(_: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
     from newsstudio_ditto.stages import masks, meta
 
     for stage, step in ((masks, "masks"), (meta, "meta")):
-        version = stage.VERSION.replace("masks.1", "masks.2")
+        version = re.sub(r"masks\.\d+", "masks.999", stage.VERSION)
         assert version != stage.VERSION
         monkeypatch.setattr(stage, "VERSION", version)
         monkeypatch.setitem(preparation.VERSIONS, step, version)
