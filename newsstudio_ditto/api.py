@@ -1,7 +1,6 @@
 """The one place where packet, speech, engine and sink are put together: for command line, daemon and Dagster alike."""
 
 import logging
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from newsstudio_ditto.media.sink import FfmpegSink
 from newsstudio_ditto.packet.fingerprint import hash_file
 from newsstudio_ditto.packet.reader import Packet, open_packet
 from newsstudio_ditto.preparation import PacketBuild, build_packet
+from newsstudio_ditto.progress import OnProgress
 from newsstudio_ditto.render.clock import StageClock
 from newsstudio_ditto.render.engine import Engine, choose_device, warm_bundle, warm_engine
 from newsstudio_ditto.render.motion import sample_motion
@@ -29,8 +29,6 @@ from newsstudio_ditto.units import FRAME_RATE_HZ
 __all__ = ["PacketBuild", "RenderReport", "build_packet", "provenance", "render_video"]
 
 log = logging.getLogger(__name__)
-
-OnProgress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

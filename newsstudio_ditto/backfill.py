@@ -3,11 +3,11 @@
 import logging
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from newsstudio_ditto.orchestration import QUIET, find_job
 from newsstudio_ditto.packet.files import try_locked
 from newsstudio_ditto.preparation import content_hash
 from newsstudio_ditto.rundown import is_encoded, made_of
@@ -20,7 +20,6 @@ log = logging.getLogger(__name__)
 
 BATCH_TAG = "newsstudio/batch"
 PARTITION_TAG = "dagster/partition"
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def make_videos(
     """
     from newsstudio_ditto.orchestration import observe
 
-    listen, render = (_job(layout, name, device) for name in ("listen", "render"))
+    listen, render = (find_job(layout, name, device) for name in ("listen", "render"))
     outcomes, tags, model = [], _batch_tag(batch), layout.recipe(avatar_id).model
     for speech_id in speech_ids:
         started = time.perf_counter()
@@ -105,7 +104,7 @@ def verify_packets(
     Returns:
         One sentence for each packet with a fault.
     """
-    job, faults = _job(layout, "verify", "cpu"), []
+    job, faults = find_job(layout, "verify", "cpu"), []
     for avatar_id in avatar_ids:
         with try_locked(layout.bench_lock(avatar_id), "a verification") as holder:
             if holder is None:
@@ -132,17 +131,6 @@ def _text(value: object) -> str:
     return str(getattr(value, "value", value))
 
 
-def _job(layout: StorageLayout, name: str, device: str) -> "JobDefinition":
-    from dagster import BetaWarning, PreviewWarning
-
-    with warnings.catch_warnings():
-        for category in (BetaWarning, PreviewWarning):
-            warnings.simplefilter("ignore", category)
-        from newsstudio_ditto.definitions import build_definitions
-
-        return build_definitions(layout, device=device).resolve_job_def(name)
-
-
 def _batch_tag(batch: str) -> dict[str, str]:
     return {BATCH_TAG: batch} if batch else {}
 
@@ -162,7 +150,7 @@ def _run(
     # What was interrupted together with this process is not for the daemon to start again one by one.
     tags = {"dagster/max_retries": "0", **tags}
     return job.execute_in_process(
-        run_config=_QUIET | (config or {}),
+        run_config=QUIET | (config or {}),
         instance=instance,
         partition_key=partition,
         tags=tags,

@@ -1,20 +1,17 @@
 """Render through the asset graph, so that the UI shows the video with its lineage; ``render`` itself needs none."""
 
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from newsstudio_ditto.config import validate_slug
-from newsstudio_ditto.orchestration import OnProgress, open_instance
+from newsstudio_ditto.orchestration import QUIET, find_job, observe, open_instance
 from newsstudio_ditto.preparation import content_hash
-from newsstudio_ditto.progress import listening
+from newsstudio_ditto.progress import OnProgress, listening
 from newsstudio_ditto.storage import StorageLayout
 
 if TYPE_CHECKING:
-    from dagster import DagsterInstance, ExecuteInProcessResult
-
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+    from dagster import ExecuteInProcessResult
 
 
 @dataclass(frozen=True)
@@ -67,9 +64,12 @@ def render_through_graph(
             on_progress(done, total)
 
     with open_instance(layout) as instance, listening(on_stage):
-        _observe_speech(instance, placed, speech_id)
-        listened = _run(layout, instance, "listen", speech_id, device)
-        rendered = _run(layout, instance, "render", f"{avatar_id}|{speech_id}", device)
+        instance.add_dynamic_partitions("speech_id", [speech_id])
+        observe(instance, "speech_audio", speech_id, content_hash(placed))
+        listened, rendered = (
+            find_job(layout, job, device).execute_in_process(run_config=QUIET, instance=instance, partition_key=key)
+            for job, key in (("listen", speech_id), ("render", f"{avatar_id}|{speech_id}"))
+        )
     video = _metadata(rendered, "talking_video")
     return GraphRender(
         video=layout.video(avatar_id, speech_id),
@@ -82,26 +82,6 @@ def render_through_graph(
         },
         warnings=tuple(video["warnings"]),
     )
-
-
-def _observe_speech(instance: "DagsterInstance", speech: Path, speech_id: str) -> None:
-    from dagster import AssetObservation
-
-    instance.add_dynamic_partitions("speech_id", [speech_id])
-    tags = {"dagster/data_version": content_hash(speech)}
-    instance.report_runless_asset_event(AssetObservation("speech_audio", partition=speech_id, tags=tags))
-
-
-def _run(
-    layout: StorageLayout, instance: "DagsterInstance", job: str, partition_key: str, device: str
-) -> "ExecuteInProcessResult":
-    with warnings.catch_warnings():
-        # Dagster marks partitioned checks as beta; a person at the terminal can do nothing about it.
-        warnings.simplefilter("ignore")
-        from newsstudio_ditto.definitions import build_definitions
-
-        resolved = build_definitions(layout, device=device).resolve_job_def(job)
-        return resolved.execute_in_process(run_config=_QUIET, instance=instance, partition_key=partition_key)
 
 
 def _metadata(result: "ExecuteInProcessResult", asset: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,19 +23,17 @@ from newsstudio_ditto.preparation import (
     stale_steps,
     take_anchor,
 )
-from newsstudio_ditto.progress import OnStage, listening
+from newsstudio_ditto.progress import OnProgress, OnStage, listening
 from newsstudio_ditto.storage import DEFAULT_MODEL, STORAGE_VARIABLE, AvatarRecipe, StorageLayout, replacing
 
 if TYPE_CHECKING:
-    from dagster import AssetKey, DagsterInstance
+    from dagster import AssetKey, DagsterInstance, JobDefinition
 
 log = logging.getLogger(__name__)
 
-OnProgress = Callable[[int, int], None]
-
 _BUNDLED = Path(__file__).parent / "bundled"
 _STEP_UNITS = 100
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass(frozen=True)
@@ -170,9 +168,9 @@ def _in_units(steps: Sequence[str], on_progress: OnProgress | None) -> OnStage:
     return on_stage
 
 
-def _materialize(layout: StorageLayout, plan: PacketPlan, steps: Sequence[str], device: str) -> None:
+def find_job(layout: StorageLayout, name: str, device: str) -> "JobDefinition":
+    """A job of the asset graph on a storage folder, to be run in this process."""
     from dagster import BetaWarning, PreviewWarning
-    from dagster._core.errors import DagsterResourceFunctionError
 
     with warnings.catch_warnings():
         # Partitioned checks and observable sources are marked so; a person at the terminal can do nothing about it.
@@ -180,12 +178,18 @@ def _materialize(layout: StorageLayout, plan: PacketPlan, steps: Sequence[str], 
             warnings.simplefilter("ignore", category)
         from newsstudio_ditto.definitions import build_definitions
 
-        job = build_definitions(layout, device=device).resolve_job_def("preprocess")
+        return build_definitions(layout, device=device).resolve_job_def(name)
+
+
+def _materialize(layout: StorageLayout, plan: PacketPlan, steps: Sequence[str], device: str) -> None:
+    from dagster._core.errors import DagsterResourceFunctionError
+
+    job = find_job(layout, "preprocess", device)
     with open_instance(layout) as instance:
         observe_anchor(instance, plan)
         try:
             job.execute_in_process(
-                run_config=_QUIET,
+                run_config=QUIET,
                 instance=instance,
                 partition_key=plan.avatar_id,
                 asset_selection=[_asset_key(step) for step in steps],

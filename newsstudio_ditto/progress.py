@@ -4,6 +4,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+OnProgress = Callable[[int, int], None]
+"""Called with (done, in all)."""
+
 OnStage = Callable[[str, int, int], None]
 
 _listener: ContextVar[OnStage | None] = ContextVar("stage_listener", default=None)

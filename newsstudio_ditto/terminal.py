@@ -1,7 +1,7 @@
 """What the command line shows: results on stdout, progress and errors on stderr."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,8 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from newsstudio_ditto.errors import DittoError
-
-OnProgress = Callable[[int, int], None]
+from newsstudio_ditto.progress import OnProgress
 
 
 class DittoGroup(click.Group):

@@ -1,4 +1,3 @@
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -9,13 +8,3 @@ import torch
 def _no_gradients() -> Iterator[None]:
     with torch.no_grad():
         yield
-
-
-@pytest.fixture
-def needs_cuda() -> torch.device:
-    """A CUDA device; skips where there is none, unless ``DITTO_REQUIRE_CUDA=1`` promises one."""
-    if not torch.cuda.is_available():
-        if os.environ.get("DITTO_REQUIRE_CUDA") == "1":
-            pytest.fail("DITTO_REQUIRE_CUDA=1, but torch finds no CUDA device")
-        pytest.skip("needs a CUDA device")
-    return torch.device("cuda", 0)

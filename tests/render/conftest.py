@@ -1,5 +1,3 @@
-import os
-
 import pytest
 import torch
 
@@ -9,16 +7,6 @@ from newsstudio_ditto.render.engine import Engine
 from tests.render.tiny import tiny_bundle, tiny_packet
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture
-def needs_cuda() -> torch.device:
-    """A CUDA device; skips where there is none, unless ``DITTO_REQUIRE_CUDA=1`` promises one."""
-    if not torch.cuda.is_available():
-        if os.environ.get("DITTO_REQUIRE_CUDA") == "1":
-            pytest.fail("DITTO_REQUIRE_CUDA=1, but torch finds no CUDA device")
-        pytest.skip("needs a CUDA device")
-    return torch.device("cuda", 0)
 
 
 @pytest.fixture(scope="session")
