@@ -1,11 +1,13 @@
-# make demo | test | test-scale | smoke | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
+# make demo | test | test-scale | test-faults | test-attack | audit | sbom | smoke | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+# Two names, since pip has changed which one it asks for what builds the package
+PINNED := PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt
+PIP    := $(PINNED) $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 DITTO  := $(BIN)/newsstudio-ditto
 
-.PHONY: help demo test test-scale test-gpu smoke lint format bench dev install clean
+.PHONY: help demo test test-scale test-faults test-gpu test-attack audit sbom smoke lint format bench dev install clean
 help:
 	@sed -n 1p $(MAKEFILE_LIST) | cut -c3-
 
@@ -55,6 +57,31 @@ test-scale: $(VENV)/.installed-scale
 	deploy/setup.sh
 	$(BIN)/python -m pytest -s -m scale tests/scale
 
+# Real processes killed at every change of the disk, full and read-only disks (as root), an FFmpeg that misbehaves
+test-faults: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -s -m "faults or not faults" tests/faults
+
+# A thousand damaged and hostile packets; the tests try 150 of them
+test-attack: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.packet.attack --count 1000
+
+# In an environment of their own: these tools share no dependency with the product
+AUDIT := $(VENV)-audit
+$(AUDIT)/.installed:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/python -m pip --disable-pip-version-check install --quiet pip-audit==2.10.1 cyclonedx-bom==7.5.0
+	@touch $@
+
+# Every pinned version against the known vulnerabilities. Strict: a package that cannot be looked up is a failure
+audit: $(AUDIT)/.installed
+	$(AUDIT)/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+
+# What is installed in $(VENV), and the packaged models, as CycloneDX
+sbom: $(VENV)/.installed $(AUDIT)/.installed
+	mkdir -p dist
+	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --sv 1.6 -o dist/sbom.cdx.json $(BIN)/python
+	$(BIN)/python deploy/complete_sbom.py dist/sbom.cdx.json
+
 test-gpu: $(VENV)/.installed-dev
 	DITTO_REQUIRE_CUDA=1 $(BIN)/python -m pytest -k "cuda or gpu"
 
@@ -63,9 +90,9 @@ smoke: $(VENV)/.installed-dev
 	$(BIN)/python -m training.smoke
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/packet_open.py
+	$(BIN)/newsstudio-ditto bench
 	$(BIN)/python benchmarks/packet_memory.py
 	$(BIN)/python benchmarks/engine_graph_check.py
 
 clean:
-	rm -rf $(VENV) storage
+	rm -rf $(VENV) $(AUDIT) storage

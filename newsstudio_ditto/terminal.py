@@ -1,6 +1,9 @@
 """What the command line shows: results on stdout, progress and errors on stderr."""
 
 import json
+import re
+import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from newsstudio_ditto.errors import DittoError
 from newsstudio_ditto.progress import OnProgress
@@ -20,7 +24,8 @@ class DittoGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the chosen command."""
         try:
-            return super().invoke(ctx)
+            with ending_politely():
+                return super().invoke(ctx)
         except DittoError as error:
             click.echo(f"Error: {error.what}", err=True)
             if error.hint:
@@ -28,9 +33,29 @@ class DittoGroup(click.Group):
             ctx.exit(1)
 
 
+@contextmanager
+def ending_politely() -> Iterator[None]:
+    """Let a wish to end (SIGTERM, SIGHUP) unwind the program, so that children end and half-made files go."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    is_main = threading.current_thread() is threading.main_thread()
+    # One that is ignored, as under nohup, stays ignored.
+    wishes = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, end) for number in wishes} if is_main else {}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def show_json(document: object) -> None:
     """Print one JSON document on stdout."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False, sort_keys=False))
+    text = json.dumps(document, indent=2, ensure_ascii=False, sort_keys=False)
+    # A file name that is not UTF-8 cannot be printed as it is.
+    click.echo(re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, title: str = "") -> None:
@@ -39,7 +64,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *, titl
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(str(cell) for cell in row))
+        # Text, since brackets in a message or a file name would be taken for markup.
+        table.add_row(*(Text(str(cell)) for cell in row))
     Console().print(table)
 
 

@@ -1,11 +1,10 @@
 """The two face networks, opened with onnxruntime on the CPU."""
 
-from importlib.resources import as_file, files
-
 import numpy as np
 import onnxruntime as ort
 
 from newsstudio_ditto.faces.observation import NUM_LANDMARKS, Floats, Pixels
+from newsstudio_ditto.faces.packaged import read_network
 
 LANDMARK_INPUT_PX = 256
 _MAX_BATCH = 16
@@ -19,7 +18,11 @@ class FaceNetworks:
     """
 
     def __init__(self, *, num_threads: int | None = None) -> None:
-        """Open both networks."""
+        """Open both networks.
+
+        Raises:
+            BundleError: a file is not the one that belongs to this release.
+        """
         self._detector = _open_session("face_detector.onnx", num_threads)
         self._landmarks = _open_session("face_landmarks_detector.onnx", num_threads)
 
@@ -60,5 +63,4 @@ def _open_session(name: str, num_threads: int | None) -> ort.InferenceSession:
     options.log_severity_level = 3
     # Waiting threads would otherwise burn the cores that decoding and encoding need.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    with as_file(files("newsstudio_ditto") / "bundled" / "faces" / name) as path:
-        return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return ort.InferenceSession(read_network(name), options, providers=["CPUExecutionProvider"])

@@ -10,12 +10,26 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from newsstudio_ditto.errors import PacketError
+from newsstudio_ditto.errors import PacketError, StorageError
 
 log = logging.getLogger(__name__)
 
 _TEMPORARY_SUFFIX = ".tmp"
 _SPARE_BYTES = 16 * 2**20
+_REMEDIES = {
+    errno.ENOSPC: "free some space and run it again",
+    errno.EDQUOT: "free some space of your quota and run it again",
+    errno.EFBIG: "raise the limit on file sizes (ulimit -f) and run it again",
+    errno.EROFS: "make the file system writable, or choose another folder",
+    errno.EACCES: "let this user read and write there, or choose another folder",
+    errno.EPERM: "let this user read and write there, or choose another folder",
+    errno.ENOTDIR: "move the file that stands where a folder should be",
+    errno.EMFILE: "raise the limit on open files (ulimit -n) and run it again",
+    errno.ENFILE: "close programs that hold many files open and run it again",
+    errno.EIO: "look at the health of this disk",
+    errno.ESTALE: "look at the network share",
+}
+"""What to do about what a system refuses, by its error number."""
 
 
 @contextmanager
@@ -26,12 +40,12 @@ def atomic_file(target: Path) -> Iterator[int]:
     ``target`` is as before. What a killed writer left behind is removed by the next writer of the same file.
 
     Raises:
-        PacketError: the disk is full.
+        StorageError: the folder is full, read-only or forbidden.
     """
     remove_stale(target.parent, target.name)
     descriptor, beside = _create_locked(target)
     try:
-        with reporting_full_disk(target):
+        with reporting_refusals(target):
             yield descriptor
             os.fchmod(descriptor, 0o644)
             os.fsync(descriptor)
@@ -45,14 +59,32 @@ def atomic_file(target: Path) -> Iterator[int]:
 
 
 @contextmanager
-def reporting_full_disk(path: Path) -> Iterator[None]:
-    """Turn the system's "no space" into a :class:`PacketError`."""
+def reporting_refusals(path: Path | None = None) -> Iterator[None]:
+    """Turn what the machine refuses into a :class:`StorageError` with a remedy; other faults pass as they are.
+
+    Args:
+        path: what is being written, where the system does not say.
+    """
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise PacketError(f"the disk is full: {path}", "free some space and run it again") from error
-        raise
+        refusal = storage_error(error, path)
+        if refusal is None:
+            raise
+        raise refusal from error
+
+
+def storage_error(error: OSError, path: Path | None = None) -> StorageError | None:
+    """What the machine refused, with a remedy; None for faults of another kind.
+
+    Args:
+        error: from the system.
+        path: what was being written, where the system does not say.
+    """
+    remedy = _REMEDIES.get(error.errno or 0)
+    where = error.filename or path
+    what = f"{where}: {error.strerror}" if where else str(error.strerror)
+    return None if remedy is None else StorageError(what, remedy)
 
 
 def _create_locked(target: Path) -> tuple[int, Path]:
@@ -143,6 +175,12 @@ def try_locked(path: Path, holder: str) -> Iterator[str | None]:
             yield os.pread(descriptor, 1000, 0).decode(errors="replace")
     finally:
         os.close(descriptor)
+
+
+def real_path(path: Path) -> Path:
+    """Absolute path without links; of a ring of links, the path itself."""
+    # Path.resolve raises RuntimeError of a ring.
+    return Path(os.path.realpath(path))
 
 
 def sync_folder(folder: Path) -> None:

@@ -16,6 +16,7 @@ from newsstudio_ditto.packet.spec import (
     FrameSize,
     Shape,
     expect_names,
+    printable,
     rebuild_hint,
 )
 
@@ -176,7 +177,7 @@ def from_plain(
     options = _mapping(plain["options"], "options", where)
     for name, value in options.items():
         if not isinstance(value, Scalar):
-            raise _wrong(where, f"options.{name}", "a plain value", value)
+            raise _wrong(where, f"options.{printable(name)}", "a plain value", value)
     expect_names(_mapping(plain["parts"], "parts", where), list(TENSOR_PARTS), f"{where}: parts")
     arrays: dict[str, Any] = {name: tensors[name] for name in _TENSOR_NAMES}
     meta = PacketMeta(
@@ -196,7 +197,7 @@ def from_plain(
 
 
 def _wrong(where: str, name: str, expected: str, got: object) -> PacketFormatError:
-    shown = str(got)[:60] if isinstance(got, Scalar) else type(got).__name__
+    shown = printable(str(got)[:60]) if isinstance(got, Scalar) else type(got).__name__
     return PacketFormatError(f"{where}: {name}: expected {expected}, got {shown}", rebuild_hint())
 
 

@@ -25,6 +25,7 @@ from newsstudio_ditto.packet.plain_pickle import (
 from newsstudio_ditto.packet.spec import Shape, rebuild_hint
 
 _TEXT_CODE = ord("X")
+_MAX_AXES = 8
 _UINT8, _UINT16, _UINT32 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I")
 _INT32, _FLOAT64 = struct.Struct("<i"), struct.Struct(">d")
 
@@ -146,9 +147,10 @@ class _Machine:
 
     def set_items(self, items: list[object]) -> None:
         target = self.stack[-1]
-        added = dict(zip(items[::2], items[1::2], strict=True))
-        if not isinstance(target, dict) or set(map(type, added)) - {str}:
+        # Before anything is hashed: the interpreter dies of the hash of a tuple that is nested deep enough.
+        if not isinstance(target, dict) or set(map(type, items[::2])) - {str}:
             raise _RefusedError("its header is damaged (keys)")
+        added = dict(zip(items[::2], items[1::2], strict=True))
         total = len(target) + len(items) // 2
         target.update(added)
         if len(target) != total:
@@ -186,6 +188,9 @@ class _Machine:
 
 
 def _tensor_ref(storage: _Storage, shape: tuple[object, ...], strides: tuple[object, ...]) -> TensorRef:
+    # First, since strides take time with the square of the number of axes.
+    if len(shape) > _MAX_AXES:
+        raise _RefusedError(f"it has a tensor of {len(shape)} axes")
     sizes = tuple(size for size in shape if type(size) is int and size >= 0)
     if len(sizes) != len(shape) or prod(sizes) != storage.numel:
         raise _RefusedError("it has a tensor that does not fill its storage exactly")

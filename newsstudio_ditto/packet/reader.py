@@ -9,8 +9,11 @@ from torch import Tensor
 
 from newsstudio_ditto.errors import PacketMissingError, PacketMixedError, PacketModelError
 from newsstudio_ditto.maths.paste import PasteWindow
+from newsstudio_ditto.packet.files import real_path
+from newsstudio_ditto.packet.mapped import unreadable
 from newsstudio_ditto.packet.meta import PacketMeta, from_plain
-from newsstudio_ditto.packet.part_reader import Part, PartHeader, open_part
+from newsstudio_ditto.packet.part_header import PartHeader
+from newsstudio_ditto.packet.part_reader import Part, open_part
 from newsstudio_ditto.packet.spec import (
     FRAME_AXIS,
     META,
@@ -19,6 +22,7 @@ from newsstudio_ditto.packet.spec import (
     TENSOR_PARTS,
     Bindings,
     FrameSize,
+    printable,
     rebuild_hint,
 )
 
@@ -101,6 +105,17 @@ class Packet:
         """Size of the six files together."""
         return sum(part.bytes for part in self.parts.values())
 
+    def expect_unchanged(self) -> None:
+        """Make sure that no file was cut or rewritten in place since the packet was opened; removed ones are no matter.
+
+        Cheap enough to ask before every batch of frames that is read.
+
+        Raises:
+            PacketFormatError: one was.
+        """
+        for part in self.parts.values():
+            part.expect_unchanged()
+
     def expect_model(self, fingerprint: str) -> None:
         """Raise :class:`PacketModelError` unless the packet was made by the bundle of this fingerprint."""
         if self.model_fingerprint != fingerprint:
@@ -127,17 +142,21 @@ def open_packet(folder: Path) -> Packet:
         PacketMixedError: files that do not belong together.
     """
     for _ in range(_MAX_TRIES):
-        target = folder.resolve()
+        target = real_path(folder)
         try:
             return _open_set(target)
         except PacketMissingError:
-            if folder.resolve() == target:
+            if real_path(folder) == target:
                 raise
     raise PacketMissingError(f"{folder} is replaced faster than it can be opened", "try again")
 
 
 def _open_set(folder: Path) -> Packet:
-    if not folder.is_dir():
+    try:
+        is_folder = folder.is_dir()
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    if not is_folder:
         raise PacketMissingError(f"no packet at {folder}", rebuild_hint(folder.name))
     try:
         parts = {name: open_part(folder / PARTS[name].file_name, name) for name in PART_NAMES}
@@ -165,7 +184,7 @@ def expect_same_generation(parts: Mapping[str, Part]) -> None:
     for field in ("generation", "avatar_id"):
         values = {name: str(getattr(part.header, field)) for name, part in parts.items()}
         if len(set(values.values())) > 1:
-            listed = ", ".join(f"{name} {value[:12]}" for name, value in values.items())
+            listed = ", ".join(f"{name} {printable(value[:12])}" for name, value in values.items())
             raise PacketMixedError(
                 f"{next(iter(parts.values())).path.parent}: {field}: expected one throughout, got {listed}",
                 rebuild_hint(),
@@ -198,6 +217,7 @@ def _expect_seal(meta: PacketMeta, parts: Mapping[str, Part]) -> None:
             expected, got = getattr(sealed, field), getattr(found, field)
             if expected != got:
                 raise PacketMixedError(
-                    f"{parts[name].path}: {field}: meta.pt has {str(expected)[:200]}, the file {str(got)[:200]}",
+                    f"{parts[name].path}: {field}: meta.pt has {printable(str(expected)[:200])}, "
+                    f"the file {printable(str(got)[:200])}",
                     rebuild_hint(meta.avatar_id),
                 )

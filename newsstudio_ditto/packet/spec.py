@@ -39,6 +39,11 @@ def rebuild_hint(avatar_id: str = "ID") -> str:
     return f"make it again: newsstudio-ditto preprocess CLIP --avatar-id {avatar_id}"
 
 
+def printable(text: str) -> str:
+    """Text of a file as a message may show it: control characters and broken characters become escapes."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """Name of a dtype without its package, as headers store it."""
     return str(dtype).removeprefix("torch.")
@@ -145,7 +150,7 @@ class PartSpec:
 def expect_names(got: Mapping[str, object], wanted: list[str], where: str) -> None:
     """Raise :class:`PacketFormatError` unless ``got`` has exactly the keys ``wanted``."""
     if set(got) != set(wanted):
-        found = ", ".join(sorted(got))[:200] or "none"
+        found = printable(", ".join(sorted(got))[:200]) or "none"
         raise PacketFormatError(f"{where}: expected {', '.join(wanted)}, got {found}", rebuild_hint())
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from newsstudio_ditto.config import SLUG, validate_slug
 from newsstudio_ditto.errors import PacketFormatError, PacketMissingError, PacketMixedError
-from newsstudio_ditto.packet.files import link_or_copy, locked, stale_files, sync_folder
+from newsstudio_ditto.packet.files import link_or_copy, locked, real_path, stale_files, sync_folder
 from newsstudio_ditto.packet.meta import MetaFields, PacketMeta, seal_fields, to_plain
 from newsstudio_ditto.packet.reader import Packet, expect_consistent, expect_same_generation, open_packet, open_part
 from newsstudio_ditto.packet.spec import META, PARTS, TENSOR_PARTS, part_spec, rebuild_hint
@@ -147,12 +147,12 @@ class AvatarStore:
             PacketMixedError: files that do not belong together.
         """
         link = self.published(avatar_id)
-        if not link.exists():
+        if not os.path.lexists(link):
             raise PacketMissingError(
                 f"there is no packet of avatar {avatar_id!r} in {self._links}", rebuild_hint(avatar_id)
             )
-        target = link.resolve()
-        if link.is_symlink() and target.parent != (self._sets / avatar_id).resolve():
+        target = real_path(link)
+        if link.is_symlink() and target.parent != real_path(self._sets / avatar_id):
             raise PacketFormatError(
                 f"{link} leads out of the store, to {target}", f"delete it, and {rebuild_hint(avatar_id)}"
             )
@@ -210,6 +210,11 @@ class AvatarStore:
                 removed += found
         return removed
 
+    def tidy(self, avatar_id: str) -> None:
+        """Remove the leftovers of one avatar."""
+        with self._lock(avatar_id):
+            _remove_trees(self._leftovers(avatar_id))
+
     def _lock(self, avatar_id: str) -> AbstractContextManager[None]:
         return locked(self._locks / f"{validate_slug(avatar_id)}.lock")
 
@@ -223,8 +228,8 @@ class AvatarStore:
         return [*self._unreferenced(avatar_id), *stale_files(self._benches / avatar_id), *dangling]
 
     def _unreferenced(self, avatar_id: str) -> Paths:
-        current = self.published(avatar_id).resolve()
-        return [path for path in _children(self._sets / avatar_id) if path.resolve() != current]
+        current = real_path(self.published(avatar_id))
+        return [path for path in _children(self._sets / avatar_id) if real_path(path) != current]
 
 
 def _meta_stream(meta: PacketMeta) -> PartStream:

@@ -111,28 +111,36 @@ def verify_packet(
         tolerance: largest difference of a value, of 255, that still counts as the same frame.
 
     Returns:
-        The findings. A packet that cannot be opened gives one finding with the reason.
+        The findings. A packet that cannot be opened, or is changed meanwhile, gives one finding with the reason.
     """
     try:
-        packet = open_packet(folder)
+        return _verify_open(open_packet(folder), source, tolerance)
     except PacketError as error:
         return VerifyReport([Finding("packet", type(error).__name__, error.what)])
+
+
+def _verify_open(packet: Packet, source: Iterable[NDArray[np.uint8]] | None, tolerance: int) -> VerifyReport:
     findings = [finding for part in packet.parts.values() for finding in check_bytes(part)]
     findings += _check_values(packet)
     findings += _check_faces(packet)
     num_bytes = sum(tensor.nbytes for part in packet.parts.values() for tensor in part.tensors.values())
     if source is None:
         return VerifyReport(findings, num_bytes)
-    parity, parity_findings = _compare_frames(packet.frames, source, tolerance)
+    parity, parity_findings = _compare_frames(packet, source, tolerance)
     return VerifyReport(findings + parity_findings, num_bytes, parity)
 
 
 def check_bytes(part: Part) -> Iterator[Finding]:
-    """Recompute CRC-32 and sha256 of every tensor of an open file."""
+    """Recompute CRC-32 and sha256 of every tensor of an open file.
+
+    Raises:
+        PacketFormatError: the file was changed in place meanwhile.
+    """
     for name, tensor in part.tensors.items():
         digest, crc = sha256(), 0
         content = tensor.reshape(-1).view(torch.uint8).numpy().data
         for start in range(0, len(content), _CHUNK_BYTES):
+            part.expect_unchanged()
             piece = content[start : start + _CHUNK_BYTES]
             digest.update(piece)
             crc = zlib.crc32(piece, crc)
@@ -146,15 +154,17 @@ def check_bytes(part: Part) -> Iterator[Finding]:
 def _check_values(packet: Packet) -> Iterator[Finding]:
     for name, spec in PARTS.items():
         for tensor_spec in spec:
-            tensor = packet.parts[name].tensors[tensor_spec.name]
-            bad = next((start for start, rows in _row_chunks(tensor) if not is_finite(rows)), None)
+            chunks = _row_chunks(packet.parts[name], tensor_spec.name)
+            bad = next((start for start, rows in chunks if not is_finite(rows)), None)
             if bad is not None:
                 yield Finding(name, tensor_spec.name, f"expected finite values, got NaN or infinity from row {bad} on")
 
 
-def _row_chunks(tensor: Tensor) -> Iterator[tuple[int, Tensor]]:
+def _row_chunks(part: Part, name: str) -> Iterator[tuple[int, Tensor]]:
+    tensor = part.tensors[name]
     length = max(1, _CHUNK_BYTES // max(1, tensor[0].nbytes))
     for start in range(0, len(tensor), length):
+        part.expect_unchanged()
         yield start, tensor[start : start + length]
 
 
@@ -162,7 +172,7 @@ def _check_faces(packet: Packet) -> Iterator[Finding]:
     valid = packet.meta.face_valid
     if not bool(valid.any()):
         yield Finding("meta", "face_valid", "expected a face in at least one frame, got none")
-    for start, rows in _row_chunks(packet.masks):
+    for start, rows in _row_chunks(packet.parts["masks"], "masks"):
         empty = (rows.amax(dim=(1, 2, 3)) == 0) & valid[start : start + len(rows)]
         if bool(empty.any()):
             index = start + int(empty.nonzero()[0])
@@ -181,8 +191,9 @@ def _check_faces(packet: Packet) -> Iterator[Finding]:
 
 
 def _compare_frames(
-    frames: Tensor, source: Iterable[NDArray[np.uint8]], tolerance: int
+    packet: Packet, source: Iterable[NDArray[np.uint8]], tolerance: int
 ) -> tuple[FrameParity, list[Finding]]:
+    frames = packet.frames
     count, squares, largest, first_bad = 0, 0, 0, None
     worst_frame, most_squares = None, -1
     findings = []
@@ -190,6 +201,7 @@ def _compare_frames(
         if count == len(frames):
             findings.append(Finding("frames", "parity", f"expected {len(frames)} frames in the source, got more"))
             break
+        packet.expect_unchanged()
         stored = frames[count].numpy()
         fresh = np.moveaxis(image, -1, 0)
         if fresh.shape != stored.shape or fresh.dtype != np.uint8:

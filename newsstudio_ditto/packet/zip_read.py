@@ -9,7 +9,8 @@ from newsstudio_ditto.errors import PacketFormatError
 from newsstudio_ditto.packet.spec import rebuild_hint
 
 MAX_ENTRIES = 64
-MAX_HEADER_BYTES = 16 * 2**20
+MAX_HEADER_BYTES = 2**20
+"""Real headers have some kilobytes; each byte of a hostile one can cost 80 bytes of memory to read."""
 
 _LOCAL = struct.Struct("<4s5H3L2H")
 _CENTRAL = struct.Struct("<4s6H3L5H2L")
@@ -164,7 +165,7 @@ def _read_directory(file: FileBytes, count: int, start: int, end: int) -> dict[s
         packed, size, header = _widen(packed, size, header, extra, file.where)
         folder, _, name = name_bytes.decode("utf-8", "replace").partition("/")
         root = root or folder
-        if folder != root or not name or name in entries or packed != size:
+        if not root or folder != root or not name or name in entries or packed != size:
             raise damaged(file.where, "the central directory contradicts itself")
         content = _content_offset(file, header, name_bytes, (flags, crc, size))
         entries[name] = Entry(name, header, content, size, crc)

@@ -7,6 +7,7 @@ from torch import Tensor
 from newsstudio_ditto.maths.audio_windows import cut_stream_windows, cut_windows, merge_rows
 from newsstudio_ditto.units import count_frames
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import N, f32, load_golden
 from tests.maths.motions import tensor
 
@@ -28,10 +29,10 @@ def test_whole_speech(length: str) -> None:
     encoded = encode(cut_windows(speech(int(length))))
     expected = ARRAYS[f"offline/{length}"]
     as_reference = merge_rows(encoded, FACTS["offline"][length]["num_frames"])[:, ::8].numpy()
-    np.testing.assert_allclose(as_reference, expected, rtol=0, atol=tolerances.AUDIO)
+    assert_golden("audio", f"offline/{length}", as_reference, expected, tolerances.AUDIO)
     ours = merge_rows(encoded, count_frames(int(length)))
     assert len(ours) == FACTS["offline"][length]["ceil_div_640"]
-    np.testing.assert_allclose(ours[:, ::8].numpy(), expected[: len(ours)], rtol=0, atol=tolerances.AUDIO)
+    assert_golden("audio", f"offline/{length}, exact count", ours[:, ::8], expected[: len(ours)], tolerances.AUDIO)
 
 
 @pytest.mark.parametrize("length", FACTS["online"])
@@ -39,7 +40,7 @@ def test_streamed_speech(length: str) -> None:
     windows = cut_stream_windows(speech(int(length)))
     assert len(windows) == FACTS["online"][length]["num_chunks"]
     rows = merge_rows(encode(windows))[:, ::8].numpy()
-    np.testing.assert_allclose(rows, ARRAYS[f"online/{length}"], rtol=0, atol=tolerances.AUDIO)
+    assert_golden("audio", f"online/{length}", rows, ARRAYS[f"online/{length}"], tolerances.AUDIO)
 
 
 @pytest.mark.parametrize("frames", FACTS["ceil_quirk_k"][:8])

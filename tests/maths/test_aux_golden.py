@@ -17,12 +17,17 @@ from newsstudio_ditto.maths.anchor_detector import (
     largest_box,
 )
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import U, f32, load_golden
 
 ARRAYS, FACTS = load_golden("prepost/aux")
 PREPOST = load_golden("prepost/prepost")[0]
 FRAMES = {"land": PREPOST["frame/a"], "port": np.ascontiguousarray(PREPOST["frame/a"][:, :200])}
 COUNTS = {8: 8192, 16: 2048, 32: 512}
+
+
+def close(actual: object, stored: str, tolerance: float = 0.0) -> None:
+    assert_golden("detector and landmarks", stored, actual, ARRAYS[stored], tolerance)
 
 
 def detector_outputs(tag: str) -> tuple[list[Floats], list[Floats], list[Floats]]:
@@ -43,31 +48,31 @@ def test_detector(tag: str) -> None:
     height, width, scale = detector_input_size(*frame.shape[:2])
     canvas = np.zeros((DETECTOR_SIZE_PX, DETECTOR_SIZE_PX, 3), dtype=np.uint8)
     canvas[:height, :width] = cv2.resize(frame, (width, height))
-    np.testing.assert_allclose(blob(canvas, 127.5, 128)[:, :, ::8, ::8], ARRAYS[f"det/{tag}/blob_sub"], atol=1e-6)
+    close(blob(canvas, 127.5, 128)[:, :, ::8, ::8], f"det/{tag}/blob_sub", tolerances.DETECTOR_INPUT)
     found = decode_detections(*detector_outputs(tag), scale)
-    np.testing.assert_allclose(found.boxes, ARRAYS[f"det/{tag}/det"], atol=tolerances.LANDMARKS)
-    np.testing.assert_allclose(found.keypoints, ARRAYS[f"det/{tag}/kps"], atol=tolerances.LANDMARKS)
+    close(found.boxes, f"det/{tag}/det", tolerances.LANDMARKS)
+    close(found.keypoints, f"det/{tag}/kps", tolerances.LANDMARKS)
     best = largest_box(found.boxes)
-    np.testing.assert_allclose(best, ARRAYS[f"det/{tag}/largest_box"], atol=tolerances.LANDMARKS)
+    close(best, f"det/{tag}/largest_box", tolerances.LANDMARKS)
 
 
 @pytest.mark.parametrize("tag", FRAMES)
 def test_landmarks_106(tag: str) -> None:
     crop = landmark106_crop(ARRAYS[f"det/{tag}/largest_box"])
-    np.testing.assert_allclose(crop[:2], ARRAYS[f"lmk106/{tag}/M"], atol=1e-4)
+    close(crop[:2], f"lmk106/{tag}/M", tolerances.LANDMARK_CROP)
     image = cv2.warpAffine(FRAMES[tag], crop[:2], (192, 192))
-    np.testing.assert_array_equal(blob(image, 0, 1)[:, :, ::4, ::4], ARRAYS[f"lmk106/{tag}/blob_sub"])
+    close(blob(image, 0, 1)[:, :, ::4, ::4], f"lmk106/{tag}/blob_sub")
     points = landmarks_106(f32(-0.8 + 1.6 * U(f"lmk106/{tag}/out", (1, 212))), crop)
-    np.testing.assert_allclose(points, ARRAYS[f"lmk106/{tag}/pts"], atol=tolerances.LANDMARKS)
+    close(points, f"lmk106/{tag}/pts", tolerances.LANDMARKS)
 
 
 def test_landmarks_203() -> None:
     points = landmarks_203(f32(U("lmk203/out", (1, 406))), PREPOST["crop/203_17/A224/M_c2o"])
-    np.testing.assert_allclose(points, ARRAYS["lmk203/pts"], atol=tolerances.LANDMARKS)
+    close(points, "lmk203/pts", tolerances.LANDMARKS)
 
 
 def test_blaze_anchors() -> None:
-    np.testing.assert_allclose(blaze_anchors(), ARRAYS["blaze/anchors_xy"], atol=1e-7)
+    close(blaze_anchors(), "blaze/anchors_xy", tolerances.ANCHORS)
 
 
 def test_no_face() -> None:

@@ -71,6 +71,15 @@ def test_fade_after_an_offset_blends_degrees() -> None:
     torch.testing.assert_close(faded, expected)
 
 
+def test_limits_clip_driving_rows_and_what_they_are_measured_from() -> None:
+    limits = torch.stack([torch.full((265,), -0.3), torch.full((265,), 0.2)])
+    bounded = stitch_motion(SOURCE, DRIVING, MotionStitchOptions(limits=limits), None, DRIVING[2])
+    clipped = DRIVING.clamp(-0.3, 0.2)
+    assert not torch.equal(clipped, DRIVING)
+    expected = stitch_motion(SOURCE, clipped, MotionStitchOptions(), None, clipped[2])
+    assert torch.equal(bounded.driving_keypoints, expected.driving_keypoints)
+
+
 def test_fade_to_a_first_frame_with_an_offset_blends_degrees() -> None:
     delta = torch.tensor([10.0, torch.nan, torch.nan, torch.nan])
     weight = torch.tensor([1.0, 0.5, 0.25, 0.0])

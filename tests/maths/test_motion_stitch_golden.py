@@ -14,6 +14,7 @@ from newsstudio_ditto.maths.controls import FrameControls
 from newsstudio_ditto.maths.motion_stitch import Blinks, MotionStitchOptions, stitch_motion
 from newsstudio_ditto.maths.motion_vector import POSE_KEYS, MotionKey
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import load_golden, load_json, make_weights
 from tests.maths.motions import REFERENCE_NAMES, golden_motion, tensor
 
@@ -109,7 +110,8 @@ def test_scenario_equals_golden(name: str) -> None:
         (result.source_keypoints, "x_s", tolerances.MOTION_STITCH),
         (driven, "x_d", tolerances.MOTION_STITCH),
     ):
-        np.testing.assert_allclose(actual.numpy(), expected[key], rtol=0, atol=tolerance, err_msg=key)
+        group = "motion stitching, degrees" if key == "pose_deg" else "motion stitching"
+        assert_golden(group, f"{name}/{key}", actual, expected[key], tolerance)
 
 
 def test_all_scenarios_are_here() -> None:

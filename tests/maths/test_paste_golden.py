@@ -16,6 +16,7 @@ from newsstudio_ditto.maths.paste import (
     warped_alpha,
 )
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import U, f32, load_golden
 
 ARRAYS, FACTS = load_golden("prepost/paste")
@@ -51,10 +52,6 @@ def rounded_grid_of(name: str) -> Singles:
     return f32((2 * crop + 1) / 512 - 1)
 
 
-def difference(actual: Singles, expected: Singles) -> float:
-    return float(np.abs(actual.astype(np.float64) - expected).max())
-
-
 @pytest.mark.parametrize("name", FACTS["cases"])
 @pytest.mark.parametrize("render", RENDERS)
 def test_opencv_coordinates_reproduce_opencv(name: str, render: str) -> None:
@@ -62,9 +59,11 @@ def test_opencv_coordinates_reproduce_opencv(name: str, render: str) -> None:
     weight = np.clip(sample_crop(MASK[..., None], grid), 0, 1)
     warped = sample_crop(RENDERS[render], grid)
     blend = np.clip(weight * warped + (1 - weight) * FRAME, 0, 255)
-    assert difference(weight[STORED][..., 0], ARRAYS[f"{name}/mask_warped"]) <= tolerances.PASTE_LEVELS / 255
-    assert difference(warped[STORED], ARRAYS[f"{name}/{render}/frame_warped"]) <= tolerances.PASTE_LEVELS
-    assert difference(blend[STORED], ARRAYS[f"{name}/{render}/blend_float"]) <= tolerances.PASTE_LEVELS
+    mask, levels = f"{name}/mask_warped", tolerances.PASTE_LEVELS
+    assert_golden("paste, 1/32 px", mask, weight[STORED][..., 0], ARRAYS[mask], levels / 255)
+    for part, values in (("frame_warped", warped), ("blend_float", blend)):
+        stored = f"{name}/{render}/{part}"
+        assert_golden("paste, 1/32 px", stored, values[STORED], ARRAYS[stored], levels)
 
 
 @pytest.mark.parametrize("name", FACTS["cases"])
@@ -75,12 +74,15 @@ def test_exact_coordinates_stay_within_the_table(name: str, render: str) -> None
     warped = sample_crop(RENDERS[render], grid)
     blend = weight * warped + (1 - weight) * FRAME
     inside = weight[STORED][..., 0] > 0
-    expected = ARRAYS[f"{name}/{render}/frame_warped"]
-    assert difference(warped[STORED][inside], expected[inside]) <= EXACT_LEVELS[render]
-    assert difference(weight[STORED][..., 0], ARRAYS[f"{name}/mask_warped"]) <= tolerances.PASTE_EXACT_MASK
-    assert difference(weight[180, :, 0], ARRAYS[f"{name}/mask_warped_row180"]) <= tolerances.PASTE_EXACT_MASK
-    both = EXACT_LEVELS[render] + 255 * tolerances.PASTE_EXACT_MASK
-    assert difference(blend[STORED], ARRAYS[f"{name}/{render}/blend_float"]) <= both
+    group, levels, of_mask = f"paste, exact, {render}", EXACT_LEVELS[render], tolerances.PASTE_EXACT_MASK
+    for part, values, tolerance in (
+        ("mask_warped", weight[STORED][..., 0], of_mask),
+        ("mask_warped_row180", weight[180, :, 0], of_mask),
+        (f"{render}/blend_float", blend[STORED], levels + 255 * of_mask),
+    ):
+        assert_golden(group, f"{name}/{part}", values, ARRAYS[f"{name}/{part}"], tolerance)
+    stored = f"{name}/{render}/frame_warped"
+    assert_golden(group, stored, warped[STORED][inside], ARRAYS[stored][inside], levels)
 
 
 @pytest.mark.parametrize("name", FACTS["cases"])
@@ -90,10 +92,10 @@ def test_smooth_result(name: str, stored_alpha: str) -> None:
     exact = np.moveaxis(np.clip(sample_crop(MASK[..., None], grid), 0, 1), -1, 0)
     alpha = warped_alpha(grid, MASK) if stored_alpha == "uint8" else exact
     result = paste_back(FRAME, RENDERS["smooth"], grid, alpha).astype(int)
-    off = np.abs(result - ARRAYS[f"{name}/smooth/result_u8"])
-    assert off.max() <= tolerances.PASTE_UINT8
+    expected = ARRAYS[f"{name}/smooth/result_u8"]
+    assert_golden("paste, uint8", f"{name}/smooth, {stored_alpha} mask", result, expected, tolerances.PASTE_UINT8)
     if stored_alpha == "float":
-        assert (off == 0).mean() >= tolerances.PASTE_EQUAL_SHARE
+        assert (result == expected).mean() >= tolerances.PASTE_EQUAL_SHARE
 
 
 @pytest.mark.parametrize("name", FACTS["cases"])
@@ -103,7 +105,8 @@ def test_uint8_result_with_opencv_coordinates(name: str, render: str) -> None:
     alpha = np.moveaxis(np.clip(sample_crop(MASK[..., None], grid), 0, 1), -1, 0)
     step = RESULT_STEP[render]
     result = paste_back(FRAME, RENDERS[render], grid, alpha)[::step, ::step].astype(int)
-    assert np.abs(result - ARRAYS[f"{name}/{render}/result_u8"]).max() <= tolerances.PASTE_UINT8
+    stored = f"{name}/{render}/result_u8"
+    assert_golden("paste, uint8", stored, result, ARRAYS[stored], tolerances.PASTE_UINT8)
 
 
 @pytest.mark.parametrize("name", FACTS["cases"])

@@ -14,7 +14,7 @@ from newsstudio_ditto.config import CropConfig
 from newsstudio_ditto.maths.affine import apply_affine, invert_affine
 from newsstudio_ditto.maths.audio_windows import WINDOW_SAMPLES, cut_windows, merge_rows
 from newsstudio_ditto.maths.blink import blink_table
-from newsstudio_ditto.maths.clips import ClipOptions, generate_motion, stream_motion, window_starts
+from newsstudio_ditto.maths.clips import ClipOptions, generate_motion, iterate_motion, stream_motion, window_starts
 from newsstudio_ditto.maths.colour import rgb_to_yuv420, yuv420_to_rgb
 from newsstudio_ditto.maths.controls import fade_weights
 from newsstudio_ditto.maths.crop import crop_transform
@@ -306,3 +306,42 @@ def test_the_mouth_mask_is_whole_at_the_mouth_and_nothing_at_eyes_and_border(siz
 def test_the_blend_mask_is_the_one_that_is_named() -> None:
     np.testing.assert_array_equal(blend_mask("crop", 0.8), feather_mask(512, 512, 0.8))
     np.testing.assert_array_equal(blend_mask("mouth", 0.8), mouth_mask(512))
+
+
+@given(
+    num_frames=st.integers(1, 230),
+    overlap=st.integers(0, 79),
+    smoothing=st.sampled_from([1, 3, 4, 31]),
+    chunk=st.integers(1, 100),
+)
+@settings(max_examples=40, deadline=None)
+def test_motion_does_not_depend_on_how_conditions_arrive(
+    num_frames: int, overlap: int, smoothing: int, chunk: int
+) -> None:
+    draw = torch.Generator().manual_seed(num_frames)
+    conditions, source = torch.randn(num_frames, 3, generator=draw), torch.randn(265, generator=draw)
+    mixing = torch.randn(3, 265, generator=draw)
+    options = ClipOptions(overlap_frames=overlap, smoothing_frames=smoothing, reset_every=1, carried_dims=(0, 202))
+    asked: list[int] = []
+
+    def sample(first: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        asked.append(len(rows))
+        return torch.tanh(0.5 * first + rows @ mixing)
+
+    whole = generate_motion(conditions, source, sample, options)
+    num_windows = len(asked)
+    parts = list(iterate_motion(torch.split(conditions, chunk), source, sample, options))
+    assert len(asked) == 2 * num_windows == 2 * len(window_starts(num_frames, options.stride))
+    torch.testing.assert_close(torch.cat(parts), whole, atol=1e-5, rtol=0)
+
+
+def test_the_first_rows_of_motion_need_the_first_window_alone() -> None:
+    options, windows = ClipOptions(overlap_frames=10, smoothing_frames=3), []
+
+    def sample(first: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        windows.append(rows)
+        return torch.zeros(80, 265)
+
+    first = next(iterate_motion([torch.zeros(500, 3)], torch.zeros(265), sample, options))
+    assert len(windows) == 1
+    assert len(first) == 80 - 10 - 1

@@ -19,6 +19,7 @@ from newsstudio_ditto.maths.clips import (
 from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.maths.motion_vector import clip_motion, pack_motion
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import N, f32, load_golden
 from tests.maths.motions import named_motion, tensor
 
@@ -65,11 +66,11 @@ def num_features(name: str) -> int:
 def assert_calls(denoiser: StandIn, prefix: str) -> None:
     for recorded, key, step in ((denoiser.kp_conds, "kp_cond", 5), (denoiser.last_columns, "cond_last_col", 1)):
         actual = torch.stack(recorded)[:, ::step].numpy()
-        np.testing.assert_allclose(actual, ARRAYS[f"{prefix}/{key}"], rtol=0, atol=tolerances.SEGMENTS)
+        assert_golden("segments", f"{prefix}/{key}", actual, ARRAYS[f"{prefix}/{key}"], tolerances.SEGMENTS)
 
 
-def assert_rows(actual: Tensor, expected: Any) -> None:
-    np.testing.assert_allclose(actual[:, STORED].numpy(), expected, rtol=0, atol=tolerances.SEGMENTS)
+def assert_rows(name: str, actual: Tensor, expected: Any) -> None:
+    assert_golden("segments", name, actual[:, STORED], expected, tolerances.SEGMENTS)
 
 
 @pytest.mark.parametrize("name", FACTS["offline"])
@@ -79,7 +80,7 @@ def test_whole_speech(name: str) -> None:
     motion = generate_motion(conditions, SOURCE, denoiser, options_of(facts["kwargs"]))
     if "v_min_max_for_clip" in facts["kwargs"]:
         motion = clip_motion(motion, torch.full((265,), -1.2), torch.full((265,), 1.1))
-    assert_rows(motion, ARRAYS[f"offline/{name}/out"])
+    assert_rows(f"offline/{name}/out", motion, ARRAYS[f"offline/{name}/out"])
     assert_calls(denoiser, f"offline/{name}")
     assert mirror_index(np.arange(len(facts["frame_idx"])), 5).tolist() == facts["frame_idx"]
 
@@ -97,8 +98,8 @@ def test_untrimmed_stream(name: str) -> None:
         assert len(expected) == 0
         assert len(motion) > 0
     else:
-        assert_rows(motion, expected)
-    assert_rows(chain.motion[:1], ARRAYS[f"online/{name}/d0"][None])
+        assert_rows(f"online/{name}/out", motion, expected)
+    assert_rows(f"online/{name}/d0", chain.motion[:1], ARRAYS[f"online/{name}/d0"][None])
     assert_calls(denoiser, f"online/{name}")
 
 
@@ -112,4 +113,4 @@ def test_stream_emits_one_row_per_feature(name: str) -> None:
     motion = torch.cat(list(chunks))
     expected = ARRAYS[f"online/{name}/out"][:count]
     assert len(motion) == count
-    assert_rows(motion[: len(expected)], expected)
+    assert_rows(f"online/{name}/out, trimmed", motion[: len(expected)], expected)

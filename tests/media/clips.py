@@ -16,6 +16,12 @@ Pixels = NDArray[np.uint8]
 
 PACKAGE = Path(__file__).parents[2] / "newsstudio_ditto"
 ANCHOR = Path(__file__).parents[1] / "media_files" / "presenter_320.mp4"
+BT709 = (
+    *("-color_range", "tv", "-color_primaries", "bt709", "-color_trc", "bt709", "-colorspace", "bt709"),
+    *("-bsf:v", "h264_metadata=colour_primaries=1:transfer_characteristics=1:matrix_coefficients=1"),
+)
+"""Tags, whatever the pictures are."""
+
 SPEECH = PACKAGE / "bundled" / "demo" / "speech.wav"
 
 

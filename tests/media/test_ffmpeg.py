@@ -1,4 +1,5 @@
 import logging
+import os
 from pathlib import Path
 
 import imageio_ffmpeg
@@ -110,6 +111,31 @@ def test_a_listed_encoder_that_fails_is_replaced(tmp_path: Path, caplog: pytest.
 
 def test_an_encoder_that_works_is_kept() -> None:
     assert choose_encoder(EncodeOptions()) == EncodeOptions()
+
+
+def test_auto_takes_the_first_hardware_encoder_that_works(tmp_path: Path) -> None:
+    script = 'case "$*" in *nvenc*|*264_amf*) cat >/dev/null; exit 1;; esac; cat >/dev/null'
+    assert choose_encoder(EncodeOptions(encoder="auto", crf=20), ffmpeg=fake_ffmpeg(tmp_path, script)) == EncodeOptions(
+        encoder="h264_videotoolbox", crf=20
+    )
+
+
+def test_auto_falls_back_on_software_without_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    script = 'case "$*" in *libx264*) cat >/dev/null;; *) cat >/dev/null; exit 1;; esac'
+    with caplog.at_level(logging.WARNING):
+        chosen = choose_encoder(EncodeOptions(encoder="auto"), ffmpeg=fake_ffmpeg(tmp_path, script))
+    assert chosen == EncodeOptions(encoder="libx264")
+    assert not caplog.records
+
+
+def test_what_worked_is_not_tried_again_until_the_program_changes(tmp_path: Path) -> None:
+    ffmpeg = fake_ffmpeg(tmp_path, f"echo tried >> {tmp_path}/trials; cat >/dev/null")
+    for _ in range(3):
+        choose_encoder(EncodeOptions(), ffmpeg=ffmpeg)
+    assert (tmp_path / "trials").read_text().split() == ["tried"]
+    os.utime(ffmpeg, ns=(1, 1))
+    choose_encoder(EncodeOptions(), ffmpeg=ffmpeg)
+    assert (tmp_path / "trials").read_text().split() == ["tried", "tried"]
 
 
 def test_a_software_encoder_that_fails_is_an_error(tmp_path: Path) -> None:

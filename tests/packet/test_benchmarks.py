@@ -23,12 +23,3 @@ def test_memory_does_not_grow_with_frames(tmp_path: Path) -> None:
     # One more chunk held for long would be 17 MB; all frames would be 200 MB.
     assert many["added_private_mb"] < few["added_private_mb"] + 10
     assert list(tmp_path.iterdir()) == []
-
-
-def test_opening_maps_beats_unpickling(tmp_path: Path) -> None:
-    size = ("--height", "256", "--width", "256", "--folder", str(tmp_path))
-    result = run_benchmark("packet_open.py", "--frames", "24", *size)
-    assert set(result["times"]) >= {"pickle", "six maps", "six maps, first frame touched", "f_s.pt", "meta.pt"}
-    assert result["ratio"] > 5
-    assert result["run"]["torch"]
-    assert list(tmp_path.iterdir()) == []

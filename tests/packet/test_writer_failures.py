@@ -15,8 +15,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from newsstudio_ditto.errors import PacketError, PacketFormatError, UsageError
-from newsstudio_ditto.packet.files import reporting_full_disk, require_space
+from newsstudio_ditto.errors import PacketError, PacketFormatError, StorageError, UsageError
+from newsstudio_ditto.packet.files import reporting_refusals, require_space
 from newsstudio_ditto.packet.reader import open_part
 from newsstudio_ditto.packet.spec import PARTS
 from newsstudio_ditto.packet.writer import PartStream, packet_bytes, part_bytes, write_part
@@ -151,10 +151,11 @@ def test_room_is_worked_out_exactly_but_for_the_header(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 def test_a_disk_that_fills_up_is_a_typed_error(code: int) -> None:
-    with pytest.raises(PacketError, match="disk is full"), reporting_full_disk(Path("x")):
+    with pytest.raises(StorageError, match=f"x: {os.strerror(code)}") as caught, reporting_refusals(Path("x")):
         raise OSError(code, os.strerror(code))
-    with pytest.raises(PermissionError), reporting_full_disk(Path("x")):
-        raise OSError(errno.EACCES, "no")
+    assert "free some space" in caught.value.hint
+    with pytest.raises(InterruptedError), reporting_refusals(Path("x")):
+        raise OSError(errno.EINTR, "no")
 
 
 SLOW_WRITER = """
