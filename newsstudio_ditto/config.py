@@ -94,25 +94,25 @@ class SamplingOptions:
     Args:
         num_steps: DDIM steps; ``None`` takes the bundle's own default.
         guidance_scale: classifier-free guidance; ``None`` takes the bundle's own default.
-        overlap_frames: frames that two windows share.
-        smoothing_frames: width of the mean filter over the generated motion (expression excepted).
+        overlap_frames: frames that two windows share; ``None`` takes the bundle's own default, or 10.
+        smoothing_frames: width of the mean filter over the generated motion (expression excepted); ``None`` takes the
+            bundle's own default, or 3.
         seed: seed of the session's one random stream; equal inputs give equal videos.
     """
 
     num_steps: int | None = None
     guidance_scale: float | None = None
-    overlap_frames: int = 10
-    smoothing_frames: int = 3
+    overlap_frames: int | None = None
+    smoothing_frames: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
-        if self.num_steps is not None:
-            require_range("num_steps", self.num_steps, 1, 1000)
-        if self.guidance_scale is not None:
-            require_range("guidance_scale", self.guidance_scale, 0.0, 10.0)
-        require_range("overlap_frames", self.overlap_frames, 1, 79)
-        require_range("smoothing_frames", self.smoothing_frames, 1, 999)
+        ranges = {"num_steps": 1000.0, "guidance_scale": 10.0, "overlap_frames": 79.0, "smoothing_frames": 999.0}
+        for name, high in ranges.items():
+            value = getattr(self, name)
+            if value is not None:
+                require_range(name, value, 0.0 if name == "guidance_scale" else 1.0, high)
         require_range("seed", self.seed, 0, 2**63 - 1)
 
 
@@ -121,7 +121,7 @@ class EncodeOptions:
     """The output video.
 
     Args:
-        encoder: FFmpeg encoder name.
+        encoder: FFmpeg encoder name; ``auto`` takes a hardware encoder that passes a trial, else libx264.
         preset: encoder preset.
         crf: constant rate factor of x264.
     """
@@ -143,8 +143,8 @@ class RenderOptions:
         sampling: motion diffusion.
         encode: the output video.
         batch_size: frames that go through warp and decoder together; ``None`` chooses by device.
-        stitch: apply the stitching network.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        stitch: apply the stitching network; ``None`` takes the bundle's own default, which is to apply it.
+        device: ``auto``, ``cpu``, ``cuda``, ``cuda:N``, several such as ``cuda:0,cuda:1``, or ``all``.
         eager: never capture CUDA graphs.
         controls: what the speech asks of the presenter.
     """
@@ -152,7 +152,7 @@ class RenderOptions:
     sampling: SamplingOptions = field(default_factory=SamplingOptions)
     encode: EncodeOptions = field(default_factory=EncodeOptions)
     batch_size: int | None = None
-    stitch: bool = True
+    stitch: bool | None = None
     device: str = "auto"
     eager: bool = False
     controls: ControlOptions = field(default_factory=ControlOptions)
@@ -161,8 +161,8 @@ class RenderOptions:
         """Refuse values outside the documented ranges."""
         if self.batch_size is not None:
             require_range("batch_size", self.batch_size, 1, 64)
-        if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", self.device):
-            raise UsageError(f"device is {self.device!r}", "give auto, cpu, cuda or cuda:N")
+        if not re.fullmatch(r"auto|all|cpu|cuda(:\d+)?(,cuda:\d+)*", self.device):
+            raise UsageError(f"device is {self.device!r}", "give auto, all, cpu, cuda, cuda:N or cuda:0,cuda:1")
 
     @property
     def controls_hash(self) -> str:

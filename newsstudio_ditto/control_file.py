@@ -37,15 +37,27 @@ def read_control_file(path: Path) -> ControlFile:
     Raises:
         UsageError: it cannot be read or parsed, has an unknown key, or a value outside its range.
     """
-    document = _parse(path)
     try:
-        known: dict[str, Reader] = {**_CONTROL_READERS, "stitch": _flag, "sampling": _sampling}
-        values = _read_table("", document, known)
-        sampling, stitch = values.pop("sampling", {}), values.pop("stitch", None)
-        SamplingOptions(**sampling)  # refused here, where the file's name is known
-        return ControlFile(ControlOptions(**values), sampling, stitch)
+        return read_controls(_parse(path))
+    except RecursionError as error:  # of a parser, or of showing what it gave
+        raise UsageError(
+            f"{path}: lists or tables are nested too deeply", "give values as docs/controls.md shows"
+        ) from error
     except UsageError as error:
         raise UsageError(f"{path}: {error.what}", error.hint) from error
+
+
+def read_controls(document: Any) -> ControlFile:
+    """Read what a controls file holds, parsed already.
+
+    Raises:
+        UsageError: an unknown key, or a value outside its range.
+    """
+    known: dict[str, Reader] = {**_CONTROL_READERS, "stitch": _flag, "sampling": _sampling}
+    values = _read_table("", document, known)
+    sampling, stitch = values.pop("sampling", {}), values.pop("stitch", None)
+    SamplingOptions(**sampling)  # refused here, where the file's name is known
+    return ControlFile(ControlOptions(**values), sampling, stitch)
 
 
 def _parse(path: Path) -> Any:
@@ -53,7 +65,7 @@ def _parse(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
         return json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:  # both parsers raise kinds of ValueError
-        raise UsageError(f"{path} cannot be read: {error}", "give a TOML file, or a JSON file named .json") from error
+        raise UsageError(f"cannot be read: {error}", "give a TOML file, or a JSON file named .json") from error
 
 
 def _read_table(where: str, table: Any, known: Mapping[str, Reader]) -> dict[str, Any]:
@@ -170,6 +182,8 @@ _SPECIAL: dict[str, Reader] = {
     "relative": _word,
     "drive_eyes": _flag,
     "freeze_eyes": _flag,
+    "reference_character": _flag,
+    "limit_motion": _flag,
     "blink": _blink,
     "gaze_follows_head": _flag,
     "expression_offsets": _point_offsets,

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.ranges import require_range
@@ -17,7 +17,7 @@ Curve = float | tuple[tuple[float, float], ...]
 Emotion = str | tuple[str, ...] | Mapping[str, Curve]
 """A label, labels in equal parts, or weights by label; what weights leave to 1 is neutral."""
 
-BlinkMode = Literal["model", "off", "fixed", "random"]
+BlinkMode = Literal["model", "generated", "off", "fixed", "random"]
 Relative = Literal["first", "rest", "off"]
 
 LONGEST_FADE_S = 600.0
@@ -25,6 +25,8 @@ LARGEST_GAIN = 3.0
 LARGEST_ANGLE_DEG = 45.0
 LARGEST_OFFSET = 0.2
 _EXACT_FLOAT = 2**53
+_LIVELY = 0.5
+_SHORT_FADES_S = 2.0
 
 _CURVE_RANGES: dict[str, tuple[float, float]] = {
     "mouth_amplitude": (0.0, LARGEST_GAIN),
@@ -59,11 +61,12 @@ class BlinkOptions:
     """When the eyes blink.
 
     Args:
-        mode: ``model`` leaves the eyes to the generated motion, or to the clip; ``off`` keeps the source's eyes
-            open as they are; ``fixed`` blinks at even distances; ``random`` at distances of 75 to 125 % of that.
+        mode: ``model`` blinks as the model's makers meant it, or not at all; ``generated`` leaves the eyes to the
+            generated motion, or to the clip; ``off`` keeps the source's eyes open as they are; ``fixed`` blinks at
+            even distances; ``random`` at distances of 75 to 125 % of that.
         per_minute: blinks a minute of ``fixed`` and ``random``, 1 to 40. A speech too short for one full distance
-            still gets one blink, if it lasts as long as a blink (0.44 s).
-        seed: of ``random``, 0 to 2**63 - 1; equal seeds blink at equal times.
+            still gets one blink, if it lasts as long as a blink (0.44 s, or what the model's makers say).
+        seed: of random distances, 0 to 2**63 - 1; equal seeds blink at equal times.
         closing: how far the lids close, 0.1 to 1.5; 1 is shut.
     """
 
@@ -74,8 +77,8 @@ class BlinkOptions:
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
-        if self.mode not in ("model", "off", "fixed", "random"):
-            raise UsageError(f"blink mode is {self.mode!r}", "give model, off, fixed or random")
+        if self.mode not in get_args(BlinkMode):
+            raise UsageError(f"blink mode is {self.mode!r}", "give model, generated, off, fixed or random")
         require_range("blink per_minute", self.per_minute, 1.0, 40.0)
         require_range("blink seed", self.seed, 0, 2**63 - 1)
         require_range("blink closing", self.closing, 0.1, 1.5)
@@ -114,14 +117,17 @@ class PointOffset:
 class ControlOptions:
     """Controls of one speech; the defaults change nothing. A :data:`Curve` may change with time.
 
+    None is what the model's makers chose, where its bundle says so (``networks.release_defaults``), or else what is
+    said below. A value wins over theirs.
+
     Args:
         emotion: label, labels in equal parts, or weights (0 to 1) by label, of ``units.EMOTIONS``; None is neutral.
             Only bundles whose denoiser was trained with emotion take any.
         mouth_amplitude: factor of the speech's change to the source's lips, 0 to 3; 0 keeps the source's lips.
         head_amplitude: factor of the head's turn, shift and scale since the first source frame, 0 to 3.
-        pitch_deg: added to the head's pitch, -45 to 45 degrees.
-        yaw_deg: added to the head's yaw, -45 to 45 degrees.
-        roll_deg: added to the head's roll, -45 to 45 degrees.
+        pitch_deg: added to the head's pitch, -45 to 45 degrees; None adds nothing.
+        yaw_deg: the same for yaw.
+        roll_deg: the same for roll.
         pitch_factor: factor of the whole angle after the offset, 0 to 3; 0 is no pitch at all.
         yaw_factor: the same for yaw.
         roll_factor: the same for roll.
@@ -130,7 +136,9 @@ class ControlOptions:
         relative: what generated motion is relative to; None takes the model's own. ``first``: its first frame;
             ``off``: nothing, it replaces the source's; ``rest``: a face at rest, for models trained that way.
         drive_eyes: let motion or blinks move the eyes; None does so for a still, and wherever blinks are laid.
-        freeze_eyes: condition the motion on the eyes of the first source frame alone.
+        freeze_eyes: condition the motion on the eyes of the first source frame alone; None does not.
+        reference_character: condition and scale motion by the character of the model's makers, where there is one.
+        limit_motion: keep generated motion within the limits of the model's makers, where there are any.
         blink: when the eyes blink.
         gaze_follows_head: let the eyes turn with a turned head; None does so for a still, where the model has it.
         gaze_right: shift of the gaze to the right of the picture, -1 to 1; 1 is the farthest that looks natural.
@@ -138,23 +146,25 @@ class ControlOptions:
         expression_offsets: shifts of single keypoints.
         fade_in_s: seconds in which motion rises from the fade's target, 0 to 600; may be longer than the speech.
         fade_out_s: seconds in which motion returns to the target, which the last frame reaches, 0 to 600.
-        fade_to: target: the ``source`` frame, or the ``first`` frame of the result.
-        fade_parts: parts of the motion that fade, of ``units.MOTION_KEYS``.
+        fade_to: target: the ``source`` frame (None), or the ``first`` frame of the result.
+        fade_parts: parts of the motion that fade, of ``units.MOTION_KEYS``; None lets all of them fade.
     """
 
     emotion: Emotion | None = None
     mouth_amplitude: Curve = 1.0
     head_amplitude: Curve = 1.0
-    pitch_deg: Curve = 0.0
-    yaw_deg: Curve = 0.0
-    roll_deg: Curve = 0.0
+    pitch_deg: Curve | None = None
+    yaw_deg: Curve | None = None
+    roll_deg: Curve | None = None
     pitch_factor: Curve = 1.0
     yaw_factor: Curve = 1.0
     roll_factor: Curve = 1.0
     driven_parts: Mapping[str, float] | None = None
     relative: Relative | None = None
     drive_eyes: bool | None = None
-    freeze_eyes: bool = False
+    freeze_eyes: bool | None = None
+    reference_character: bool = True
+    limit_motion: bool = True
     blink: BlinkOptions = field(default_factory=BlinkOptions)
     gaze_follows_head: bool | None = None
     gaze_right: Curve = 0.0
@@ -162,30 +172,40 @@ class ControlOptions:
     expression_offsets: tuple[PointOffset, ...] = ()
     fade_in_s: float = 0.0
     fade_out_s: float = 0.0
-    fade_to: Literal["source", "first"] = "source"
-    fade_parts: tuple[str, ...] = MOTION_KEYS
+    fade_to: Literal["source", "first"] | None = None
+    fade_parts: tuple[str, ...] | None = None
 
     @property
     def moves_beyond_mouth(self) -> bool:
         """Whether head, gaze or eyelids are asked to move, which a packet that blends only the mouth cannot show."""
-        plain = ControlOptions()
-        names = (
-            *("head_amplitude", "pitch_deg", "yaw_deg", "roll_deg", "pitch_factor", "yaw_factor", "roll_factor"),
-            *("blink", "gaze_right", "gaze_up"),
+        factors = (self.head_amplitude, self.pitch_factor, self.yaw_factor, self.roll_factor)
+        shifts = (self.pitch_deg or 0.0, self.yaw_deg or 0.0, self.roll_deg or 0.0, self.gaze_right, self.gaze_up)
+        return (
+            self.blink.is_scheduled or any(value != 1.0 for value in factors) or any(value != 0.0 for value in shifts)
         )
-        return any(getattr(self, name) != getattr(plain, name) for name in names)
+
+    @property
+    def holds_lips(self) -> bool:
+        """Whether the lips are asked to move less than half as far as the speech would move them, or are faded."""
+        mouth = self.mouth_amplitude
+        factors = [factor for _, factor in mouth] if isinstance(mouth, tuple) else [1.0 if mouth is None else mouth]
+        expression = (self.driven_parts or {"expression": 1.0}).get("expression", 0.0)
+        is_faded = self.fade_in_s + self.fade_out_s > _SHORT_FADES_S
+        return min(*factors, expression) < _LIVELY or is_faded
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
         for name, (low, high) in _CURVE_RANGES.items():
-            require_curve(name, getattr(self, name), low, high)
+            curve = getattr(self, name)
+            if curve is not None:
+                require_curve(name, curve, low, high)
         require_range("fade_in_s", self.fade_in_s, 0.0, LONGEST_FADE_S)
         require_range("fade_out_s", self.fade_out_s, 0.0, LONGEST_FADE_S)
-        if self.fade_to not in ("source", "first"):
+        if self.fade_to not in (None, "source", "first"):
             raise UsageError(f"fade_to is {self.fade_to!r}", "give source or first")
         if self.relative not in (None, "first", "rest", "off"):
             raise UsageError(f"relative is {self.relative!r}", "give first, rest or off")
-        _require_names("fade_parts", self.fade_parts, MOTION_KEYS)
+        _require_names("fade_parts", self.fade_parts or (), MOTION_KEYS)
         _require_names("driven_parts", tuple(self.driven_parts or ()), MOTION_KEYS)
         for part, gain in (self.driven_parts or {}).items():
             require_range(f"driven_parts {part}", gain, 0.0, LARGEST_GAIN)

@@ -45,12 +45,12 @@ def load_json(path: str) -> Any:
 
 
 def load_golden(path: str) -> tuple[Arrays, Any]:
-    """Load ``tests/golden/{path}.safetensors`` and the JSON beside it.
+    """Load ``tests/golden/{path}.safetensors`` and the JSON beside it, which then names its ``source``.
 
     Args:
         path: relative to ``tests/golden``, without suffix, such as ``prepost/paste``.
     """
-    return load_file(GOLDEN / f"{path}.safetensors"), load_json(f"{path}.json")
+    return load_file(GOLDEN / f"{path}.safetensors"), load_json(f"{path}.json") | {"source": path}
 
 
 def _gain(rule: dict[str, Any], net: str, key: str) -> float:

@@ -16,6 +16,11 @@ _STREAM_LEAD = FRAMES_BEFORE * SAMPLES_PER_FRAME
 _WHOLE_LEAD = _STREAM_LEAD + RECEPTIVE_EXCESS
 
 
+def count_windows(num_samples: int) -> int:
+    """Windows of a whole speech: one for every five video frames, the last one begun."""
+    return -(-count_frames(num_samples) // FRAMES_PER_WINDOW)
+
+
 def cut_windows(speech: Tensor) -> Tensor:
     """Windows of a whole speech, one for every five video frames.
 
@@ -28,8 +33,23 @@ def cut_windows(speech: Tensor) -> Tensor:
     Raises:
         EmptyAudioError: there is no sample.
     """
-    num_windows = -(-count_frames(_require_samples(speech)) // FRAMES_PER_WINDOW)
-    return _cut(F.pad(speech, (_WHOLE_LEAD, 0)), num_windows)
+    return cut_some_windows(speech, 0, count_windows(_require_samples(speech)))
+
+
+def cut_some_windows(speech: Tensor, start: int, stop: int) -> Tensor:
+    """Windows ``start`` to ``stop`` of :func:`cut_windows`; no other samples are read.
+
+    Args:
+        speech: (samples,) 16 kHz mono, all of it.
+        start: first window.
+        stop: end of the windows, above ``start``.
+
+    Returns:
+        (stop - start, 6480).
+    """
+    first = start * WINDOW_STRIDE - _WHOLE_LEAD
+    last = (stop - 1) * WINDOW_STRIDE - _WHOLE_LEAD + WINDOW_SAMPLES
+    return _cut(F.pad(speech[max(first, 0) : last], (max(-first, 0), 0)), stop - start)
 
 
 def cut_stream_windows(speech: Tensor) -> Tensor:

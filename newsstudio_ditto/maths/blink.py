@@ -61,25 +61,29 @@ def _last_gap(spacing: int | Sequence[int], rng: random.Random) -> int:
     return spacing if isinstance(spacing, int) else spacing[-1]
 
 
-def blink_starts(num_frames: int, per_minute: float, rng: random.Random | None) -> list[int]:
+def blink_starts(
+    num_frames: int, per_minute: float, rng: random.Random | None, blink_frames: int = len(BLINK_SHAPE)
+) -> list[int]:
     """First frames of blinks at a rate; at least one if the video is as long as a blink.
 
     Args:
         num_frames: T.
-        per_minute: blinks a minute, at most 100.
+        per_minute: blinks a minute, as far as they have room.
         rng: draws distances of 75 to 125 % of the even one; None keeps them even.
+        blink_frames: length of one blink.
 
     Returns:
         Rising frames; every blink ends inside the video, and none begins inside another.
     """
     distance = FRAME_RATE_HZ * 60 / per_minute
-    last_start = num_frames - len(BLINK_SHAPE)
+    last_start = num_frames - blink_frames
     if last_start < 0:
         return []
     position = distance * (0.5 if rng is None else rng.uniform(0.25, 0.75))
     starts = [int(position) if position <= last_start else last_start // 2]
     while True:
         position += distance * (1.0 if rng is None else rng.uniform(*_RATE_SPREAD))
+        position = max(position, starts[-1] + blink_frames)
         if position > last_start:
             return starts
         starts.append(int(position))
@@ -95,3 +99,17 @@ def blink_closing(num_frames: int, per_minute: float, rng: random.Random | None)
     for start in blink_starts(num_frames, per_minute, rng):
         closing[start : start + len(BLINK_SHAPE)] = BLINK_SHAPE
     return closing
+
+
+def blink_rows(
+    num_frames: int, per_minute: float, rng: random.Random | None, blink_frames: int
+) -> npt.NDArray[np.int64]:
+    """Like :func:`blink_table`, for the blinks of :func:`blink_starts`.
+
+    Returns:
+        (num_frames,) int64 in [0, blink_frames).
+    """
+    table = np.zeros(num_frames, dtype=np.int64)
+    for start in blink_starts(num_frames, per_minute, rng, blink_frames):
+        table[start : start + blink_frames] = np.arange(blink_frames)
+    return table

@@ -88,6 +88,15 @@ class ClipChain:
         self._num_windows += 1
         self._condition = self._next_condition()
 
+    def forget(self, count: int) -> None:
+        """Let go of the first ``count`` rows that are still kept; the windows to come must not need them."""
+        self.motion = self.motion[count:].clone() if count > 0 else self.motion
+
+    @property
+    def reach_back(self) -> int:
+        """Rows at the end of the motion that the next window reads or changes."""
+        return max(self.options.overlap_frames + 1, self.fade_frames + self.options.smoothing_frames // 2)
+
     def _next_condition(self) -> Tensor:
         last = self.motion[len(self.motion) - self.options.overlap_frames - 1]
         if self.options.reset_every == 0 or self._num_windows % self.options.reset_every:
@@ -123,10 +132,68 @@ def generate_motion(conditions: Tensor, source: Tensor, sample: Sample, options:
     """
     if len(conditions) == 0:
         raise UsageError("there is nothing to generate motion for", "give at least one condition row")
-    chain = ClipChain(sample, source, options.overlap_frames, options)
-    for start in window_starts(len(conditions), options.stride):
-        chain.extend(pad_rows(conditions[start : start + WINDOW_FRAMES], WINDOW_FRAMES))
-    return smooth_driving(chain.motion[: len(conditions)], options.smoothing_frames)
+    return torch.cat(list(iterate_motion([conditions], source, sample, options)))
+
+
+def iterate_motion(
+    conditions: Iterable[Tensor], source: Tensor, sample: Sample, options: ClipOptions
+) -> Iterator[Tensor]:
+    """Generate motion for a whole speech, and yield rows as soon as no later window changes them.
+
+    The rows are those of :func:`generate_motion`, however the conditions are cut into chunks. What is kept does not
+    grow with the speech.
+
+    Args:
+        conditions: chunks (n, C) in order.
+        source: (265,) motion vector of the first source frame.
+        sample: one run of the diffusion model.
+        options: how windows are chained.
+
+    Yields:
+        Chunks (k, 265), k >= 1, smoothed, not clipped; as many rows in all as there are condition rows.
+    """
+    settled = _SettledRows(ClipChain(sample, source, options.overlap_frames, options))
+    buffer, num_rows = source.new_zeros(0, 0), 0
+    for chunk in conditions:
+        buffer = torch.cat([buffer, chunk]) if len(buffer) else chunk
+        num_rows += len(chunk)
+        while len(buffer) >= WINDOW_FRAMES:
+            settled.chain.extend(buffer[:WINDOW_FRAMES])
+            buffer = buffer[options.stride :]
+            yield from settled.take()
+    while len(buffer):
+        settled.chain.extend(pad_rows(buffer, WINDOW_FRAMES))
+        buffer = buffer[options.stride :]
+    yield from settled.take(num_rows)
+
+
+class _SettledRows:
+    """Hands out the rows of a chain that no later window changes, and has the chain forget them.
+
+    Args:
+        chain: a new one.
+    """
+
+    def __init__(self, chain: ClipChain) -> None:
+        self.chain = chain
+        self._forgotten = self._num_taken = 0
+        self._reach = chain.options.smoothing_frames // 2
+
+    def take(self, num_rows: int | None = None) -> Iterator[Tensor]:
+        """The rows that have settled since; with ``num_rows``, all that are left of a speech so long."""
+        length = self._forgotten + len(self.chain.motion)
+        # The next window fades and smooths this far back, and the last smoothing looks ahead.
+        stop = length - self.chain.fade_frames - self._reach if num_rows is None else num_rows
+        if stop <= self._num_taken:
+            return
+        low, high = max(self._num_taken - self._reach, 0), stop + self._reach if num_rows is None else num_rows
+        near = self.chain.motion[low - self._forgotten : high - self._forgotten]
+        smooth = smooth_driving(near, self.chain.options.smoothing_frames)
+        yield smooth[self._num_taken - low : stop - low]
+        self._num_taken = stop
+        spare = min(stop - self._reach, length - self.chain.reach_back) - self._forgotten
+        self.chain.forget(spare)
+        self._forgotten += max(spare, 0)
 
 
 def stream_motion(

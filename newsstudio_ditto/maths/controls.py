@@ -36,6 +36,18 @@ class FrameControls:
             if key not in POSE_KEYS:
                 raise UsageError(f"{key!r} is no pose", f"give one of {', '.join(POSE_KEYS)}")
 
+    def rows(self, index: Tensor) -> "FrameControls":
+        """The controls of some frames, picked by an index tensor."""
+        delta = self.expression_delta
+        return FrameControls(
+            fade={key: weights[index] for key, weights in self.fade.items()},
+            pose_delta_deg={key: angles[index] for key, angles in self.pose_delta_deg.items()},
+            pose_gain={key: factors[index] for key, factors in self.pose_gain.items()},
+            expression_delta=delta if delta is None or len(delta) == 1 else delta[index],
+            voice=None if self.voice is None else self.voice[index],
+            head_gain=None if self.head_gain is None else self.head_gain[index],
+        )
+
     def check_length(self, num_frames: int) -> None:
         """Raise :class:`UsageError` unless every per-frame array has ``num_frames`` entries."""
         arrays = [*self.fade.values(), *self.pose_delta_deg.values(), *self.pose_gain.values()]

@@ -44,6 +44,9 @@ OFFICIAL_RIG = EyeRig(
 MESH_RIG = EyeRig(pupils=(20, 19), across=(0.021, 0.021), upward=-0.012, lids=((9, 10), (11, 12)), overlap=1.15)
 """Keypoints that are points of the face: a shut upper lid crosses the gap by 115 %, as on the training heads."""
 
+_YAW_GAIN, _PITCH_GAIN = 0.26, 0.28
+_GAZE_NEAR, _GAZE_FAR, _GAZE_DOWN = 0.0007, 0.001, 0.001
+
 EYE_RIGS: Mapping[tuple[int, ...], EyeRig] = {(11, 13, 15, 16, 18): OFFICIAL_RIG, (9, 10, 11, 12, 19, 20): MESH_RIG}
 """Rig by the ``eye_points`` of a bundle."""
 
@@ -86,3 +89,24 @@ def gaze_offsets(rig: EyeRig, right: Tensor, up: Tensor) -> Tensor:
     offsets[:, on_right, 0] = right * torch.where(right > 0, near, far)
     offsets[:, list(rig.pupils), 1] = rig.upward * up[:, None]
     return offsets.flatten(1)
+
+
+def follow_head(expression: Tensor, turned_deg: Tensor, pupils: tuple[int, int]) -> Tensor:
+    """Let the eyes turn with the head, as the official pipeline does (golden section 8).
+
+    Args:
+        expression: (T, 63).
+        turned_deg: (T, 3) pitch, yaw, roll since the first source frame, degrees.
+        pupils: the points that look left or right.
+
+    Returns:
+        (T, 63), a new tensor.
+    """
+    across = _YAW_GAIN * turned_deg[:, 1]
+    down = _PITCH_GAIN * turned_deg[:, 0]
+    left, right = (3 * point for point in pupils)
+    result = expression.clone()
+    result[:, left] += across * torch.where(across > 0, _GAZE_NEAR, _GAZE_FAR)
+    result[:, right] += across * torch.where(across > 0, _GAZE_FAR, _GAZE_NEAR)
+    result[:, [left + 1, right + 1]] -= _GAZE_DOWN * down[:, None]
+    return result

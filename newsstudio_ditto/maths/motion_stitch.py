@@ -10,18 +10,24 @@ from torch import Tensor
 
 from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.maths.controls import FrameControls
+from newsstudio_ditto.maths.eye_rig import follow_head
 from newsstudio_ditto.maths.keypoints import decode_head_pose, pose_keypoints, rotation_matrix
 from newsstudio_ditto.maths.loop import mirror_index
-from newsstudio_ditto.maths.motion_vector import MOTION_KEYS, POSE_KEYS, MotionKey, MotionSequence, unpack_motion
+from newsstudio_ditto.maths.motion_vector import (
+    MOTION_KEYS,
+    POSE_KEYS,
+    MotionKey,
+    MotionSequence,
+    clip_motion,
+    unpack_motion,
+)
 from newsstudio_ditto.maths.pose_control import blend, control_pose
 from newsstudio_ditto.units import MOTION_DIM, NUM_KEYPOINTS
 
 STILL_KEYS: Mapping[MotionKey, float] = {"expression": 1.0, "pitch": 1.0, "yaw": 1.0, "roll": 1.0, "translation": 1.0}
 CLIP_KEYS: Mapping[MotionKey, float] = {"expression": 1.0}
-_YAW_GAIN, _PITCH_GAIN = 0.26, 0.28
 _CHARACTER_KEYS: tuple[MotionKey, ...] = ("expression", *POSE_KEYS)
 _PLAIN_KEYS: tuple[MotionKey, ...] = ("scale", "translation", "expression")
-_GAZE_NEAR, _GAZE_FAR, _GAZE_DOWN = 0.0007, 0.001, 0.001
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class MotionStitchOptions:
         character_scale: scale of another character whose motion this is; gains of expression and pose follow.
         voice_points: keypoints that ``FrameControls.voice`` fades; ``None`` means ``lip_points``.
         pose_gain_on: what a pose gain multiplies. The official code multiplies logits, which bends the angle.
+        limits: (2, 265) lowest and highest value of driving rows, which are clipped before anything else.
     """
 
     lip_points: tuple[int, ...] = (6, 12, 14, 17, 19, 20)
@@ -67,6 +74,7 @@ class MotionStitchOptions:
     character_scale: float | None = None
     voice_points: tuple[int, ...] | None = None
     pose_gain_on: Literal["degrees", "logits"] = "degrees"
+    limits: Tensor | None = None
 
     def __post_init__(self) -> None:
         """Refuse unknown choices, keys and points."""
@@ -123,7 +131,7 @@ def stitch_motion(
     Raises:
         UsageError: the source lacks canonical keypoints, or a control has another length.
     """
-    driven = driving if isinstance(driving, MotionSequence) else unpack_motion(driving)
+    driven = driving if isinstance(driving, MotionSequence) else unpack_motion(_within(options.limits, driving))
     controls = controls or FrameControls()
     controls.check_length(driven.num_frames)
     source = source.to(driven.scale.device)
@@ -142,7 +150,7 @@ def stitch_motion(
             motion[key] = blend(motion[key], source.part(key)[:1], controls.head_gain)
         motion[key] = _faded(motion[key], base.part(key), options, controls.fade.get(key))
     if drive_eyes and options.gaze_points is not None:
-        motion["expression"] = _turn_gaze(motion["expression"], pose - source_pose[:1], options.gaze_points)
+        motion["expression"] = follow_head(motion["expression"], pose - source_pose[:1], options.gaze_points)
     scale, translation, expression = (motion[key] for key in _PLAIN_KEYS)
     still = _keypoints(source.canonical, source_pose, source.expression, source.scale, source.translation)
     return StitchedMotion(
@@ -181,8 +189,12 @@ def _origin(driven: MotionSequence, options: MotionStitchOptions, first_motion: 
     if options.relative == "rest":
         return unpack_motion(driven.scale.new_zeros((1, MOTION_DIM)))
     if first_motion is not None:
-        return unpack_motion(first_motion[None].to(driven.scale.device))
+        return unpack_motion(_within(options.limits, first_motion[None].to(driven.scale.device)))
     return driven.rows(slice(0, 1)) if options.relative == "first" else None
+
+
+def _within(limits: Tensor | None, rows: Tensor) -> Tensor:
+    return rows if limits is None else clip_motion(rows, *limits.to(rows))
 
 
 def _express(
@@ -225,18 +237,6 @@ def _faded(part: Tensor, base: Tensor, options: MotionStitchOptions, weight: Ten
     if weight is None:
         return part
     return blend(part, part[:1] if options.fade_to == "first" else base, weight)
-
-
-def _turn_gaze(expression: Tensor, turned_deg: Tensor, gaze_points: tuple[int, int]) -> Tensor:
-    """Let the eyes follow the head; ``turned_deg`` (T, 3) is measured from the first source frame."""
-    across = _YAW_GAIN * turned_deg[:, 1]
-    down = _PITCH_GAIN * turned_deg[:, 0]
-    left, right = (3 * point for point in gaze_points)
-    result = expression.clone()
-    result[:, left] += across * torch.where(across > 0, _GAZE_NEAR, _GAZE_FAR)
-    result[:, right] += across * torch.where(across > 0, _GAZE_FAR, _GAZE_NEAR)
-    result[:, [left + 1, right + 1]] -= _GAZE_DOWN * down[:, None]
-    return result
 
 
 def _keypoints(canonical: Tensor, pose_deg: Tensor, expression: Tensor, scale: Tensor, translation: Tensor) -> Tensor:

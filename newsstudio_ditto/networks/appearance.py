@@ -2,10 +2,12 @@
 
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
 
 from newsstudio_ditto.networks.config import AppearanceConfig
 from newsstudio_ditto.networks.layers import ConvNorm2d, DownBlock2d, ResBlock3d
+from newsstudio_ditto.networks.picture import fold_picture
 
 
 class AppearanceExtractor(nn.Module):
@@ -24,10 +26,10 @@ class AppearanceExtractor(nn.Module):
         ]
         self.first = ConvNorm2d(3, widths[0])
         self.down_blocks = nn.ModuleList(DownBlock2d(narrow, wide) for narrow, wide in pairwise(widths))
-        self.second = nn.Conv2d(widths[-1], config.volume_channels * config.volume_depth, 1)
+        self.second = nn.Conv2d(widths[-1], config.learned_channels * config.volume_depth, 1)
         self.resblocks_3d = nn.Sequential()
         for index in range(config.num_resblocks):
-            self.resblocks_3d.add_module(f"3dr{index}", ResBlock3d(config.volume_channels))
+            self.resblocks_3d.add_module(f"3dr{index}", ResBlock3d(config.learned_channels))
 
     def forward(self, image: Tensor) -> Tensor:
         """Feature volume of a picture.
@@ -42,6 +44,9 @@ class AppearanceExtractor(nn.Module):
         for block in self.down_blocks:
             x = block(x)
         x = self.second(x)
-        volume = x.unflatten(1, (self.config.volume_channels, self.config.volume_depth))
-        result: Tensor = self.resblocks_3d(volume)
-        return result
+        volume: Tensor = self.resblocks_3d(x.unflatten(1, (self.config.learned_channels, self.config.volume_depth)))
+        if not self.config.carries_picture:
+            return volume
+        folded = fold_picture(image, self.config.volume_px)
+        picture = folded.reshape(len(folded), -1, self.config.volume_depth, *folded.shape[2:])
+        return torch.cat([volume, picture.to(volume.dtype)], dim=1)

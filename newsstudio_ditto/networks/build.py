@@ -101,7 +101,9 @@ def load_network(
     if mismatch:
         raise BundleError(f"{origin}: {mismatch}", REBUILD_HINT)
     placed = {
-        key: value.to(device, dtype) if value.is_floating_point() else value.to(device) for key, value in state.items()
+        # moved first: converting on the host would copy the weights there
+        key: value.to(device).to(dtype) if value.is_floating_point() else value.to(device)
+        for key, value in state.items()
     }
     network.load_state_dict(placed, strict=True, assign=True)
     restore_fixed_buffers(network, device)

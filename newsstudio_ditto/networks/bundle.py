@@ -15,6 +15,7 @@ from newsstudio_ditto.networks.appearance import AppearanceExtractor
 from newsstudio_ditto.networks.build import expected_state, load_network, network_dtype, seeded_network
 from newsstudio_ditto.networks.config import BundleConfig
 from newsstudio_ditto.networks.decoder import SpadeDecoder
+from newsstudio_ditto.networks.default_tables import write_tables
 from newsstudio_ditto.networks.manifest import (
     FORMAT,
     MANIFEST_NAME,
@@ -250,6 +251,7 @@ def _open_encoder(path: Path, config: BundleConfig) -> "OnnxAudioEncoder":
 
 
 def _publish(folder: Path, manifest: BundleManifest) -> BundleManifest:
+    write_tables(folder, manifest.config)
     part = folder / f"{MANIFEST_NAME}.part"
     part.write_text(manifest_text(manifest), encoding="utf-8")
     part.replace(folder / MANIFEST_NAME)

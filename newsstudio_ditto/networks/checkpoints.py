@@ -1,6 +1,7 @@
 """The published Ditto checkpoints (PyTorch release) -> a model bundle at full width."""
 
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,20 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise BundleError(f"{path} cannot be read: {error}", _DOWNLOAD_HINT) from error
+    except pickle.UnpicklingError as error:  # torch's own text advises to run whatever the file says
+        what = f"holds more than tensors and plain values{_asked_for(error)}"
+        raise BundleError(f"{path} {what}; opening it the usual way would run code", _DOWNLOAD_HINT) from error
+    except (OSError, RuntimeError, EOFError) as error:
+        what = "it is cut or damaged" if "central directory" in str(error) else str(error)
+        raise BundleError(f"{path} cannot be read: {what}", _DOWNLOAD_HINT) from error
     if not isinstance(content, dict):
         raise BundleError(f"{path}: expected a dict, got {type(content).__name__}", _DOWNLOAD_HINT)
     return content
+
+
+def _asked_for(error: pickle.UnpicklingError) -> str:
+    found = re.search(r"GLOBAL (\S+)", str(error))
+    return f" (it names {found[1]!r})" if found else ""
 
 
 def unwrap_checkpoint(name: str, content: Mapping[str, Any], origin: str) -> State:

@@ -10,7 +10,16 @@ from typing import Literal
 from newsstudio_ditto.config import CropConfig, require_range
 from newsstudio_ditto.errors import BundleError
 from newsstudio_ditto.maths.feather import BlendRegion
+from newsstudio_ditto.networks.release_defaults import ReleaseDefaults
 from newsstudio_ditto.units import MOTION_DIM, NETWORK_INPUT_PX, NUM_KEYPOINTS, WINDOW_FRAMES
+
+FEATURE_CELL_VALUES = 3 * 4 * 4
+"""Values of a picture of half the decoder's output size in one cell of its feature image."""
+
+
+def picture_values(cells: int) -> int:
+    """Values that one of ``cells`` x ``cells`` holds of an input picture."""
+    return int(3 * (NETWORK_INPUT_PX // cells) ** 2)
 
 
 @dataclass(frozen=True)
@@ -24,6 +33,7 @@ class AppearanceConfig:
         volume_channels: C of the volume.
         volume_depth: D of the volume.
         num_resblocks: 3-D residual blocks.
+        carries_picture: the last channels of the volume are the picture itself (see ``networks/picture.py``).
     """
 
     block_expansion: int = 64
@@ -32,11 +42,19 @@ class AppearanceConfig:
     volume_channels: int = 32
     volume_depth: int = 16
     num_resblocks: int = 6
+    carries_picture: bool | None = None
 
     @property
     def volume_px(self) -> int:
         """Height and width of the volume."""
         return NETWORK_INPUT_PX >> self.num_down_blocks
+
+    @property
+    def learned_channels(self) -> int:
+        """Channels of the volume without the picture."""
+        return self.volume_channels - (
+            picture_values(self.volume_px) // self.volume_depth if self.carries_picture else 0
+        )
 
 
 @dataclass(frozen=True)
@@ -88,6 +106,7 @@ class WarpConfig:
         volume_px: height and width of the volume.
         feature_channels: channels of the feature image.
         dense_motion: the flow estimator.
+        carries_picture: the last channels of volume and feature image are the source picture.
     """
 
     volume_channels: int = 32
@@ -95,6 +114,19 @@ class WarpConfig:
     volume_px: int = 64
     feature_channels: int = 256
     dense_motion: DenseMotionConfig = field(default_factory=DenseMotionConfig)
+    carries_picture: bool | None = None
+
+    @property
+    def learned_channels(self) -> int:
+        """Channels of the volume without the picture."""
+        return self.volume_channels - (
+            picture_values(self.volume_px) // self.volume_depth if self.carries_picture else 0
+        )
+
+    @property
+    def learned_features(self) -> int:
+        """Channels of the feature image without the picture."""
+        return self.feature_channels - (picture_values(self.volume_px) if self.carries_picture else 0)
 
     def __post_init__(self) -> None:
         """Refuse a motion grid that the volume is not a whole multiple of."""
@@ -118,6 +150,7 @@ class DecoderConfig:
         up_channels: widths after the first and the second doubling.
         upsampling: ``spade`` repeats pixels and runs a SPADE block after each doubling; ``pixel_shuffle``
             rearranges channels into pixels and follows with one convolution, about ten times cheaper.
+        carries_picture: the last channels of the feature image are the source picture, at half the output's size.
     """
 
     feature_channels: int = 256
@@ -126,6 +159,12 @@ class DecoderConfig:
     num_middle_blocks: int = 6
     up_channels: tuple[int, ...] = (256, 64)
     upsampling: Literal["spade", "pixel_shuffle"] = "spade"
+    carries_picture: bool | None = None
+
+    @property
+    def learned_features(self) -> int:
+        """Channels of the feature image without the picture."""
+        return self.feature_channels - (FEATURE_CELL_VALUES if self.carries_picture else 0)
 
     def __post_init__(self) -> None:
         """Refuse a kind of upsampling that does not exist."""
@@ -236,6 +275,8 @@ class NetworkConfig:
                 (w.volume_channels, w.volume_depth, w.volume_px),
             ),
             "warp feature_channels and decoder feature_channels": (w.feature_channels, self.decoder.feature_channels),
+            "carries_picture of appearance and warp": (bool(a.carries_picture), bool(w.carries_picture)),
+            "carries_picture of warp and decoder": (bool(w.carries_picture), bool(self.decoder.carries_picture)),
             "audio_encoder hidden and motion_diffusion audio_dim": (
                 self.audio_encoder.hidden,
                 self.motion_diffusion.audio_dim,
@@ -261,6 +302,9 @@ class BundleConfig:
             where speech drives nothing else.
         num_steps: default number of DDIM steps.
         guidance_scale: default classifier-free guidance; 1 is the conditional prediction alone.
+        keypoint_landmarks: which of the 478 face landmarks lies under each keypoint, -1 for none; None where keypoints
+            have no fixed place in the face.
+        defaults: further settings that came with the weights; None where they came with none.
     """
 
     networks: NetworkConfig = field(default_factory=NetworkConfig)
@@ -271,6 +315,8 @@ class BundleConfig:
     blend: BlendRegion = "crop"
     num_steps: int = 50
     guidance_scale: float = 2.0
+    keypoint_landmarks: tuple[int, ...] | None = None
+    defaults: ReleaseDefaults | None = None
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
@@ -343,4 +389,5 @@ MINI = BundleConfig(
     blend="mouth",
     num_steps=10,
     guidance_scale=1.6,
+    keypoint_landmarks=(13, 14, 61, 291, 0, 17, -1, -1, -1, 159, 145, 386, 374, -1, -1, 19, -1, -1, -1, -1, -1),
 )

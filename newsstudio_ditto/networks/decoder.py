@@ -4,6 +4,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from newsstudio_ditto.networks.config import DecoderConfig
+from newsstudio_ditto.networks.picture import PictureSkip, unfold_picture
 
 _SLOPE = 0.2
 _NORM_EPS = 1e-5
@@ -93,9 +94,9 @@ class SpadeDecoder(nn.Module):
         """Build the layers."""
         super().__init__()
         self.config = config
-        condition, hidden, width = config.feature_channels, config.hidden_channels, config.channels
+        condition, hidden, width = config.learned_features, config.hidden_channels, config.channels
         middle, small = config.up_channels
-        self.fc = nn.Conv2d(condition, width, 3, padding=1)
+        self.fc = nn.Conv2d(config.feature_channels, width, 3, padding=1)
         for index in range(config.num_middle_blocks):
             self.add_module(f"G_middle_{index}", SpadeResBlock(width, width, condition, hidden))
         if config.upsampling == "spade":
@@ -105,6 +106,8 @@ class SpadeDecoder(nn.Module):
             self.up_0 = SubPixelBlock(width, middle)
             self.up_1 = SubPixelBlock(middle, small)
         self.conv_img = nn.Sequential(nn.Conv2d(small, 3 * 4, 3, padding=1), nn.PixelShuffle(2))
+        if config.carries_picture:
+            self.picture = PictureSkip(small)
 
     def forward(self, feature: Tensor) -> Tensor:
         """Picture of a feature image.
@@ -116,6 +119,9 @@ class SpadeDecoder(nn.Module):
             (B, 3, 8h, 8w) RGB, 0..1, in the network's dtype.
         """
         x = self.fc(feature)
+        feature, carried = feature.split_with_sizes(
+            [self.config.learned_features, feature.shape[1] - self.config.learned_features], dim=1
+        )
         for index in range(self.config.num_middle_blocks):
             x = self.get_submodule(f"G_middle_{index}")(x, feature)
         if self.config.upsampling == "spade":
@@ -123,5 +129,11 @@ class SpadeDecoder(nn.Module):
             x = self.up_1(_double(x), feature)
         else:
             x = self.up_1(_leaky(self.up_0(x)))
-        image: Tensor = self.conv_img(_leaky(x))
+        x = _leaky(x)
+        if not self.config.carries_picture:
+            image: Tensor = self.conv_img(x)
+            return image.sigmoid()
+        logits, enlarge = self.conv_img
+        picture = self.picture(x, unfold_picture(carried))
+        image = enlarge(logits(x) + picture)
         return image.sigmoid()

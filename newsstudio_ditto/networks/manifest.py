@@ -12,10 +12,13 @@ from typing import Any
 
 from newsstudio_ditto.errors import BundleError, DittoError
 from newsstudio_ditto.networks.config import BundleConfig
+from newsstudio_ditto.networks.default_tables import tables_sha256, with_tables
+from newsstudio_ditto.networks.release_defaults import NOT_IN_MANIFEST
 
 MANIFEST_NAME = "manifest.json"
 FORMAT = "newsstudio-ditto bundle"
 VERSION = 1
+_TABLES_KEY = "tables_sha256"
 NETWORK_NAMES = (
     "appearance",
     "motion_extractor",
@@ -71,7 +74,9 @@ class BundleManifest:
     def fingerprint(self) -> str:
         """Hash of the settings and of all weights, 64 hexadecimal digits."""
         hashes = {name: entry.sha256 for name, entry in self.files.items()}
-        content = {"version": self.version, "config": dataclasses.asdict(self.config), "files": hashes}
+        content = {"version": self.version, "config": to_plain(self.config), "files": hashes}
+        tables = tables_sha256(self.config)
+        content |= {} if tables is None else {_TABLES_KEY: tables}  # bundles without any keep their fingerprint
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -84,7 +89,7 @@ def read_plain(kind: Any, value: Any, where: str) -> Any:
     """Make a value of type ``kind`` from parsed JSON; unknown, missing and mistyped fields are errors.
 
     Args:
-        kind: a dataclass, ``dict[str, X]``, ``tuple[X, ...]``, a ``Literal``, or a plain type.
+        kind: a dataclass, ``dict[str, X]``, ``tuple[X, ...]``, a ``Literal``, a plain type, or one of these or None.
         value: what JSON gave.
         where: path of the value, for messages.
 
@@ -92,6 +97,9 @@ def read_plain(kind: Any, value: Any, where: str) -> Any:
         BundleError: naming the path, what was expected and what is there.
     """
     origin = typing.get_origin(kind)
+    if origin is types.UnionType or origin is typing.Union:
+        plain = next(part for part in typing.get_args(kind) if part is not types.NoneType)
+        return None if value is None else read_plain(plain, value, where)
     if dataclasses.is_dataclass(kind):
         return _read_dataclass(kind, value, where)
     if origin is dict and isinstance(value, dict):
@@ -113,11 +121,13 @@ def _read_dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         raise BundleError(f"{where}: expected an object, got {value!r}", REBUILD_HINT)
     hints = typing.get_type_hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}
+    expected = {field.name: field for field in dataclasses.fields(kind) if NOT_IN_MANIFEST not in field.metadata}
+    later = {name for name, field in expected.items() if field.default is None}  # what older bundles do not have
+    names = expected.keys() & (value.keys() | (expected.keys() - later))
     for name in sorted(names ^ value.keys()):
         state = "missing" if name in names else "unknown"
         raise BundleError(f"{where}.{name} is {state}", REBUILD_HINT)
-    parts = {name: read_plain(hints[name], value[name], f"{where}.{name}") for name in names}
+    parts = {name: read_plain(hints[name], value[name], f"{where}.{name}") for name in sorted(names)}
     try:
         return kind(**parts)
     except DittoError as error:
@@ -125,7 +135,7 @@ def _read_dataclass(kind: Any, value: Any, where: str) -> Any:
 
 
 def read_manifest(folder: Path) -> BundleManifest:
-    """Read and check ``manifest.json``; no weights are opened.
+    """Read and check ``manifest.json`` and the tables of its defaults; no weights are opened.
 
     Raises:
         BundleError: it is absent, no JSON, of another version, or says something that is not understood.
@@ -144,9 +154,12 @@ def read_manifest(folder: Path) -> BundleManifest:
             f"{path}: version {parsed.get('version')!r}, this release reads {VERSION}",
             "update newsstudio-ditto, or make the bundle again",
         )
+    sha256 = parsed.pop(_TABLES_KEY, None)
     manifest: BundleManifest = read_plain(BundleManifest, parsed, MANIFEST_NAME)
     _check_names(manifest.files)
-    return manifest
+    if sha256 is not None and (manifest.config.defaults is None or not isinstance(sha256, str)):
+        raise BundleError(f"{MANIFEST_NAME}: {_TABLES_KEY} is no hash of tables of config.defaults", REBUILD_HINT)
+    return dataclasses.replace(manifest, config=with_tables(manifest.config, folder, sha256))
 
 
 def _check_names(files: Mapping[str, WeightFile]) -> None:
@@ -160,4 +173,25 @@ def _check_names(files: Mapping[str, WeightFile]) -> None:
 
 def manifest_text(manifest: BundleManifest) -> str:
     """JSON of a manifest, stable, with a final newline."""
-    return json.dumps(dataclasses.asdict(manifest), indent=2) + "\n"
+    content = to_plain(manifest)
+    tables = tables_sha256(manifest.config)
+    content |= {} if tables is None else {_TABLES_KEY: tables}
+    return json.dumps(content, indent=2) + "\n"
+
+
+def to_plain(value: Any) -> Any:
+    """What :func:`read_plain` reads back.
+
+    Fields that are None by default and now are left out, so that bundles from before there was such a field keep their
+    fingerprint.
+    """
+    if dataclasses.is_dataclass(value):
+        parts = {part: getattr(value, part.name) for part in dataclasses.fields(value)}
+        return {
+            part.name: to_plain(inner)
+            for part, inner in parts.items()
+            if NOT_IN_MANIFEST not in part.metadata and not (inner is None and part.default is None)
+        }
+    if isinstance(value, dict):
+        return {key: to_plain(inner) for key, inner in value.items()}
+    return [to_plain(inner) for inner in value] if isinstance(value, tuple) else value

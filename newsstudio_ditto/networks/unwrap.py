@@ -63,13 +63,15 @@ def strip_parallel_prefix(state: Mapping[str, Tensor]) -> State:
 def find_mismatch(expected: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str | None:
     """Why ``given`` cannot be loaded into a module with the state ``expected``: the first key in order, or None.
 
-    Only names and shapes are compared.
+    Only names and shapes are compared. A key that is missing is named together with the first one that is unknown, for
+    it may have been renamed.
     """
+    missing, unknown = sorted(expected.keys() - given.keys()), sorted(given.keys() - expected.keys())
     for key in sorted(expected.keys() | given.keys()):
         if key not in given:
-            return f"key {key} is missing"
+            return f"key {key} is missing" + (f", key {unknown[0]} is unknown" if unknown else "")
         if key not in expected:
-            return f"key {key} is unknown"
+            return f"key {key} is unknown" + (f", key {missing[0]} is missing" if missing else "")
         want, got = tuple(expected[key].shape), tuple(given[key].shape)
         if want != got:
             return f"key {key}: expected shape {want}, got {got}"

@@ -20,6 +20,7 @@ from newsstudio_ditto.networks.layers import (
     UpBlock3d,
     without_autocast,
 )
+from newsstudio_ditto.networks.picture import PictureWarp, fold_picture, unfold_picture
 from newsstudio_ditto.units import NUM_KEYPOINTS
 
 HEAT_VARIANCE = 0.01
@@ -117,7 +118,7 @@ class DenseMotionNetwork(FixedBuffers):
         self.config = config
         motion = config.dense_motion
         compressed = motion.compressed_channels
-        self.compress = nn.Conv3d(config.volume_channels, compressed, 1)
+        self.compress = nn.Conv3d(config.learned_channels, compressed, 1)
         self.norm = nn.BatchNorm3d(compressed)
         self.hourglass = Hourglass(NUM_MOTIONS * (1 + compressed), motion)
         width = self.hourglass.out_channels
@@ -223,9 +224,11 @@ class WarpingNetwork(nn.Module):
         self.config = config
         self.dense_motion_network = DenseMotionNetwork(config)
         self.third = ConvNorm2d(
-            config.volume_channels * config.volume_depth, config.feature_channels, negative_slope=0.01
+            config.learned_channels * config.volume_depth, config.learned_features, negative_slope=0.01
         )
-        self.fourth = nn.Conv2d(config.feature_channels, config.feature_channels, 1)
+        self.fourth = nn.Conv2d(config.learned_features, config.learned_features, 1)
+        if config.carries_picture:
+            self.picture = PictureWarp(config.learned_features, config.volume_depth)
 
     def forward(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
         """Feature image.
@@ -238,9 +241,22 @@ class WarpingNetwork(nn.Module):
         Returns:
             (B, feature_channels, h, w).
         """
-        volume = volume.to(self.fourth.weight.dtype)
+        volume, carried = volume.to(self.fourth.weight.dtype).split_with_sizes(
+            [self.config.learned_channels, volume.shape[1] - self.config.learned_channels], dim=1
+        )
         flow, occlusion = self.dense_motion_network(volume, source_keypoints, driving_keypoints)
         with without_autocast(volume):
             moved = functional.grid_sample(volume.float(), flow, align_corners=False).to(volume.dtype)
-        feature: Tensor = self.fourth(self.third(moved.flatten(1, 2)))
-        return feature * occlusion.to(feature.dtype)
+        third = self.third(moved.flatten(1, 2))
+        feature: Tensor = self.fourth(third)
+        feature = feature * occlusion.to(feature.dtype)
+        if not self.config.carries_picture:
+            return feature
+        picture = self.picture(unfold_picture(carried.flatten(1, 2)), third, self._shift(flow))
+        return torch.cat([feature, fold_picture(picture, self.config.volume_px).to(feature.dtype)], dim=1)
+
+    def _shift(self, flow: Tensor) -> Tensor:
+        """How far the flow reads from where it writes, across and down: (B, D, h, w, 3) -> (B, D, h, w, 2)."""
+        axis = self.dense_motion_network.axis_px
+        here = functional.interpolate(axis[None, None], size=self.config.volume_px, mode="linear")[0, 0]
+        return flow[..., :2] - torch.stack([here.expand(len(here), -1), here[:, None].expand(-1, len(here))], dim=-1)

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from newsstudio_ditto.config import PacketOptions
 from newsstudio_ditto.errors import BundleError
 from newsstudio_ditto.networks.bundle import load_bundle
 from newsstudio_ditto.networks.checkpoints import convert_official
-from newsstudio_ditto.networks.config import BundleConfig
+from newsstudio_ditto.networks.config import NetworkConfig
 from newsstudio_ditto.networks.places import user_models
 from newsstudio_ditto.official.fetch import FETCHED_FOLDER, Download, FetchReport, fetch_release
-from newsstudio_ditto.official.packaged_crop import PACKAGED_CROP
+from newsstudio_ditto.official.packaged_crop import packaged_crop
 from newsstudio_ditto.official.release import AUXILIARY_FOLDER, FACE_ROLES, require_file
 from newsstudio_ditto.official.release_check import check_release
 from newsstudio_ditto.official.settings import read_settings
@@ -31,12 +32,14 @@ class DittoInstall:
         folder: of the bundle.
         fingerprint: of the bundle.
         unknown_settings: keys of the configuration that nobody knows and that are not in use.
+        notes: what the release does otherwise when a source is prepared.
         fetched: what was fetched before; None if nothing was.
     """
 
     folder: Path
     fingerprint: str
     unknown_settings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     fetched: FetchReport | None = None
 
     def to_plain(self) -> dict[str, Any]:
@@ -45,6 +48,7 @@ class DittoInstall:
             "folder": str(self.folder),
             "fingerprint": self.fingerprint,
             "unknown_settings": list(self.unknown_settings),
+            "notes": list(self.notes),
             "fetched": None if self.fetched is None else self.fetched.to_plain(),
         }
 
@@ -77,7 +81,7 @@ def fetch_ditto(
 
 
 def install_ditto(
-    release: Path, target: Path | None = None, *, hubert: Path | None = None, config: BundleConfig | None = None
+    release: Path, target: Path | None = None, *, hubert: Path | None = None, networks: NetworkConfig | None = None
 ) -> DittoInstall:
     """Check a folder of the official release and convert it into a bundle.
 
@@ -88,13 +92,15 @@ def install_ditto(
         release: files at any depth.
         target: folder of the bundle; None: ``ditto`` among the user's bundles.
         hubert: other weights for the audio encoder than the release's ONNX file.
-        config: shapes and settings; None takes those of the release's configuration.
+        networks: shapes; None takes the full width, with the conditions that the release's configuration names.
 
     Raises:
         BundleError: a file is missing or wrong; the first one is named.
     """
     settings = read_settings(require_file(release, "settings"))
-    config = config or replace(settings.bundle, crop=PACKAGED_CROP)
+    config = replace(
+        settings.bundle, networks=networks or settings.bundle.networks, crop=packaged_crop(settings.bundle.crop)
+    )
     findings = check_release(release, config)
     if findings:
         more = f"; {len(findings) - 1} more files are wrong" if len(findings) > 1 else ""
@@ -110,4 +116,15 @@ def install_ditto(
         link_or_copy(source.resolve(), auxiliary / source.name)
     convert_official(release, target, hubert=hubert or require_file(release, "hubert"), config=config)
     log.info("installed the official model", extra={"folder": str(target)})
-    return DittoInstall(target, load_bundle(target).fingerprint, settings.unknown)
+    notes = tuple(_preparation_notes(settings.packet))
+    return DittoInstall(target, load_bundle(target).fingerprint, settings.unknown, notes)
+
+
+def _preparation_notes(wanted: PacketOptions) -> list[str]:
+    """What the release prepares otherwise than a packet is prepared unless somebody says so."""
+    own = PacketOptions()
+    return [
+        f"the release prepares sources with {name} {getattr(wanted, name)}, this product with {getattr(own, name)}"
+        for name in ("max_side_px", "max_frames", "smoothing_frames")
+        if getattr(wanted, name) != getattr(own, name)
+    ]

@@ -17,7 +17,7 @@ from newsstudio_ditto.networks.bundle import load_bundle
 from newsstudio_ditto.networks.manifest import BundleManifest
 from newsstudio_ditto.official.install import BUNDLE_NAME
 from newsstudio_ditto.official.legacy_source import HINT, LegacySource, open_legacy
-from newsstudio_ditto.official.packaged_crop import OFFICIAL_CROP
+from newsstudio_ditto.official.packaged_crop import OFFICIAL_CROP, official_crop
 from newsstudio_ditto.packet.fingerprint import generation_of, hash_file
 from newsstudio_ditto.packet.meta import MetaFields
 from newsstudio_ditto.packet.reader import Packet
@@ -103,7 +103,7 @@ def import_legacy(
     _expect_fit(legacy, manifest, model)
     read_seconds = _time_reading(source)
     # The pickle brings its own crop; the options' stand-in for it belongs to the generation as well.
-    options = replace(options, crop=options.crop or OFFICIAL_CROP)
+    options = replace(options, crop=options.crop or official_crop(manifest.config))
     source_hash = hash_file(source)
     generation = generation_of(source_hash, options, manifest.fingerprint)
     track = _track(legacy, options, generation)

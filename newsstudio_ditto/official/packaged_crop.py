@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from newsstudio_ditto.config import CropConfig
 from newsstudio_ditto.maths.crop import FaceAnchors, anchors_478
+from newsstudio_ditto.networks.config import BundleConfig
 
 Floats = npt.NDArray[np.float32]
 
@@ -21,6 +22,8 @@ OFFICIAL_CROP = CropConfig(scale=2.3, shift_down=-0.125)
 
 PACKAGED_CROP = CropConfig(scale=1.94, shift_down=-0.085)
 """Setting that gives the same crop around the 478 packaged landmarks."""
+
+_SHIFT_TIMES_SCALE = (PACKAGED_CROP.shift_down - OFFICIAL_CROP.shift_down) * OFFICIAL_CROP.scale
 
 _JAW = (127, 234, 93, 132, 58, 172, 136, 150, 149, 176, 148, 152, 377, 400, 378, 379, 365, 397, 288, 361, 323, 454, 356)
 _BROWS = (70, 63, 105, 66, 107, 336, 296, 334, 293, 300)
@@ -44,6 +47,22 @@ class CropDifference:
     down: float
     angle_deg: float
     corner: float
+
+
+def official_crop(config: BundleConfig) -> CropConfig:
+    """Crop around the release's own landmarks, as the release that a bundle was converted from asks for it."""
+    return OFFICIAL_CROP if config.defaults is None else config.defaults.crop
+
+
+def packaged_crop(official: CropConfig) -> CropConfig:
+    """Setting that gives around the 478 packaged landmarks the crop that ``official`` gives around its own.
+
+    The box of the mesh is larger by one factor, and its middle higher by one share of the box, so other settings follow
+    from the measured pair. Scales beyond the range of crops become its limit.
+    """
+    scale = min(max(official.scale * PACKAGED_CROP.scale / OFFICIAL_CROP.scale, 1.0), 4.0)
+    shift = min(max(official.shift_down + _SHIFT_TIMES_SCALE / official.scale, -0.5), 0.5)
+    return CropConfig(scale=round(scale, 6), shift_down=round(shift, 6), upright=official.upright)
 
 
 def outline_anchors(landmarks: Floats) -> FaceAnchors:

@@ -38,6 +38,14 @@ class Section:
             raise BundleError(f"{self.where}.{name}: expected {words(kind)}, got {show(value)}", HINT)
         return value
 
+    def numbers(self, name: str, kind: type, default: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A plain number or a sequence of them, as a tuple, or the default where it is absent or None."""
+        value = self.take(name, (kind, list, tuple), default)
+        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not all(isinstance(item, kind) and not isinstance(item, bool) for item in values):
+            raise BundleError(f"{self.where}.{name}: expected {kind.__name__} numbers, got {show(value)}", HINT)
+        return values
+
     def array(self, name: str, columns: int, *, rows: int = 1) -> Floats | None:
         """A float array (at least ``rows``, columns), or None."""
         self.left.discard(name)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -18,11 +19,11 @@ from newsstudio_ditto.maths.affine import apply_affine
 from newsstudio_ditto.maths.crop import CropTransform, anchors_203, crop_transform
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.official.face_chain import OfficialFaces
-from newsstudio_ditto.official.packaged_crop import OFFICIAL_CROP
+from newsstudio_ditto.official.packaged_crop import OFFICIAL_CROP, official_crop
 from newsstudio_ditto.official.release import AUXILIARY_FOLDER, FETCH_COMMAND
 from newsstudio_ditto.progress import report_stage
 from newsstudio_ditto.stages.chunks import fill_gaps
-from newsstudio_ditto.stages.face_track import FaceTrack, choose_blend, choose_window, track_face
+from newsstudio_ditto.stages.face_track import FaceTrack, choose_blend, choose_window, measure_clip, track_face
 from newsstudio_ditto.units import CROP_SIZE_PX
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ def follow_face(frames: Tensor, options: PacketOptions, bundle: ModelBundle, gen
             f"bundle {bundle.manifest.name!r} has no official face networks",
             f"use --faces packaged, or --model ditto after: {FETCH_COMMAND}",
         )
+    options = replace(options, crop=options.crop or official_crop(bundle.config))
     return track_official(frames, options, generation, OfficialFaces.open(bundle.folder / AUXILIARY_FOLDER))
 
 
@@ -76,6 +78,7 @@ def track_official(
 
     Raises:
         NoFaceError: no frame shows a face.
+        FaceError: the face is too small or turned too far.
     """
     crop = options.crop or OFFICIAL_CROP
     points, landmarks, valid = _observe(frames, faces, mesh or FaceNetworks(), crop)
@@ -89,6 +92,7 @@ def track_official(
     geometry = [_crop(row, crop) for row in fill_gaps(points, valid)]
     original_to_crop = np.stack([transform.original_to_crop for transform in geometry])
     crop_to_original = np.stack([transform.crop_to_original for transform in geometry])
+    quality = measure_clip(frames, landmarks, valid)
     height, width = frames.shape[-2:]
     region = choose_blend(options, "crop", len(valid))
     window = choose_window(crop_to_original[valid], (height, width), options, region)
@@ -102,6 +106,7 @@ def track_official(
         options.feather,
         generation,
         region,
+        quality,
     )
 
 

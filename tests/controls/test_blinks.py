@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from newsstudio_ditto.controls import BlinkOptions
-from newsstudio_ditto.maths.blink import BLINK_SHAPE, blink_closing, blink_starts
+from newsstudio_ditto.maths.blink import BLINK_SHAPE, blink_closing, blink_rows, blink_starts
 from newsstudio_ditto.maths.motion_stitch import StitchedMotion
 from newsstudio_ditto.networks.config import BundleConfig
 from tests.controls.plans import MINI, NO_RIG, OFFICIAL, STILL, clip, coordinates, stitched
@@ -98,6 +98,30 @@ def test_a_clip_keeps_its_own_eyes_under_the_blinks() -> None:
     moved = (over - kept).abs().amax(dim=1)
     assert (moved > 0).sum() == SPAN - 2
     assert (over - kept)[:, ~eyes].abs().max() == 0
+
+
+@pytest.mark.parametrize("config", [OFFICIAL, MINI, NO_RIG], ids=["official", "mini", "no rig"])
+def test_without_blinks_of_its_own_a_model_leaves_the_eyes_to_its_motion(config: BundleConfig) -> None:
+    plain, generated = (stitched(config=config, blink=BlinkOptions(mode)) for mode in ("model", "generated"))
+    assert torch.equal(plain.driving_keypoints, generated.driving_keypoints)
+
+
+def test_long_blinks_follow_each_other_without_a_gap() -> None:
+    assert blink_starts(400, 40.0, None, 60) == [18, 78, 138, 198, 258, 318]
+
+
+@pytest.mark.parametrize("seed", [None, 4])
+def test_rows_of_a_blink_run_once_from_each_start(seed: int | None) -> None:
+    def rng() -> random.Random | None:
+        return None if seed is None else random.Random(seed)
+
+    rows = blink_rows(400, 30.0, rng(), 15)
+    starts = blink_starts(400, 30.0, rng(), 15)
+    assert len(starts) >= 6
+    expected = torch.zeros(400, dtype=torch.int64)
+    for start in starts:
+        expected[start : start + 15] = torch.arange(15)
+    assert rows.tolist() == expected.tolist()
 
 
 def test_blinks_off_still_a_still_and_need_no_rig() -> None:

@@ -53,6 +53,7 @@ EXPECTED = ControlOptions(
     driven_parts={"expression": 1.0, "yaw": 1.0},
     relative="first",
     drive_eyes=True,
+    freeze_eyes=False,
     gaze_follows_head=False,
     gaze_up=0.2,
     fade_in_s=0.4,
@@ -123,6 +124,22 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     broken.write_text("[1, 2]")
     with pytest.raises(UsageError, match="give a table"):
         read_control_file(broken)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deep.json", "[" * 100_000),
+        ("deep.json", '{"emotion": ' + "[" * 970 + "]" * 970 + "}"),
+        ("deep.json", '{"blink": ' * 5000 + "1" + "}" * 5000),
+        ("deep.toml", "emotion = " + "[" * 5000 + "]" * 5000),
+    ],
+)
+def test_deeply_nested_files_are_refused(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"deep\.(json|toml): "):
+        read_control_file(path)
 
 
 def test_the_manual_names_every_control_and_its_example_is_read(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Refusals with their range, and the hash."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -18,6 +18,9 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"head_amplitude": 3.1}, r"head_amplitude .*from 0 to 3"),
     ({"pitch_deg": 46.0}, r"pitch_deg .*from -45 to 45"),
     ({"yaw_deg": float("nan")}, r"yaw_deg is nan .*from -45 to 45"),
+    ({"roll_deg": ((0.0, 0.0), (1.0, -46.0))}, r"roll_deg at 1 s .*from -45 to 45"),
+    ({"pitch_factor": -0.1}, r"pitch_factor .*from 0 to 3"),
+    ({"yaw_factor": 3.1}, r"yaw_factor .*from 0 to 3"),
     ({"roll_factor": 4.0}, r"roll_factor .*from 0 to 3"),
     ({"gaze_right": 1.5}, r"gaze_right .*from -1 to 1"),
     ({"gaze_up": ((0.0, 0.0), (2.0, -2.0))}, r"gaze_up at 2 s is -2.0 .*from -1 to 1"),
@@ -44,10 +47,51 @@ def test_values_outside_their_range_are_refused_with_the_range(values: dict[str,
         ControlOptions(**values)
 
 
+SWITCHES = {"freeze_eyes", "reference_character", "limit_motion", "gaze_follows_head"}
+BY_THEMSELVES = {"blink", "expression_offsets"}
+
+
+def test_every_control_that_has_a_range_is_refused_above() -> None:
+    refused = {name for values, _ in REFUSALS for name in values}
+    assert {part.name for part in fields(ControlOptions)} - refused - SWITCHES == BY_THEMSELVES - refused
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"mode": "often"}, "model, off, fixed or random"),
+        ({"num_steps": 0}, "num_steps .*from 1 to 1000"),
+        ({"guidance_scale": -0.1}, "guidance_scale .*from 0 to 10"),
+        ({"guidance_scale": 10.5}, "guidance_scale .*from 0 to 10"),
+        ({"overlap_frames": 0}, "overlap_frames .*from 1 to 79"),
+        ({"overlap_frames": 80}, "overlap_frames .*from 1 to 79"),
+        ({"smoothing_frames": 0}, "smoothing_frames .*from 1 to 999"),
+        ({"seed": -1}, "seed .*from 0 to"),
+    ],
+)
+def test_sampling_outside_its_range_is_refused_with_the_range(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        SamplingOptions(**values)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_beyond"),
+    [
+        ({}, False),
+        ({"mouth_amplitude": 2.0, "pitch_deg": 0.0, "blink": BlinkOptions("generated", seed=3)}, False),
+        ({"blink": BlinkOptions("random")}, True),
+        ({"yaw_deg": ((0.0, 0.0), (1.0, 1.0))}, True),
+        ({"head_amplitude": 0.5}, True),
+        ({"gaze_up": 0.1}, True),
+    ],
+)
+def test_which_controls_move_more_than_the_mouth(values: dict[str, Any], is_beyond: bool) -> None:
+    assert ControlOptions(**values).moves_beyond_mouth is is_beyond
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"mode": "often"}, "model, generated, off, fixed or random"),
         ({"per_minute": 41.0}, "from 1 to 40"),
         ({"seed": -1}, "blink seed"),
         ({"closing": 0.0}, "from 0.1 to 1.5"),

@@ -9,17 +9,18 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from newsstudio_ditto import api
 from newsstudio_ditto.api import render_video
 from newsstudio_ditto.cli import main
-from newsstudio_ditto.cli_options import ChosenControls, chosen_controls, control_options
+from newsstudio_ditto.cli_options import chosen_controls, control_options
 from newsstudio_ditto.config import RenderOptions, SamplingOptions
+from newsstudio_ditto.control_choice import ChosenControls
 from newsstudio_ditto.controls import BlinkOptions, ControlOptions
 from newsstudio_ditto.errors import DittoError, UsageError
 from newsstudio_ditto.media.tags import read_provenance
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.networks.config import MINI
 from newsstudio_ditto.packet.reader import Packet
+from newsstudio_ditto.render import speech_plan
 from newsstudio_ditto.render.engine import Engine
 from newsstudio_ditto.render.motion import packet_conditioning, sample_motion
 from newsstudio_ditto.render.pipeline import plan_frames
@@ -62,7 +63,7 @@ def test_flags_become_controls() -> None:
 def test_without_flags_nothing_is_asked() -> None:
     chosen = ask()
     assert (chosen.controls, chosen.sampling(num_steps=None, seed=None)) == (ControlOptions(), SamplingOptions())
-    assert chosen.stitch(is_off=False) is True
+    assert (chosen.stitch(is_off=False), chosen.stitch(is_off=True)) == (None, False)
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -131,12 +132,12 @@ def test_a_render_passes_its_controls_on(
 ) -> None:
     """Both steps run for real; only what they are told is noted."""
     told: dict[str, ControlOptions] = {}
-    for name in ("sample_motion", "plan_frames"):
-        monkeypatch.setattr(api, name, noting(getattr(api, name), name, told))
+    for name in ("iterate_motion", "SpeechPoser"):
+        monkeypatch.setattr(speech_plan, name, noting(getattr(speech_plan, name), name, told))
     controls = ControlOptions(emotion="sad", yaw_deg=4.0)
     options = RenderOptions(device="cpu", controls=controls)
     render_video(packet.folder, speech, tmp_path / "x.mp4", engine=engine, options=options)
-    assert told == {"sample_motion": controls, "plan_frames": controls}
+    assert told == {"iterate_motion": controls, "SpeechPoser": controls}
 
 
 def noting(step: Callable[..., Any], name: str, told: dict[str, ControlOptions]) -> Callable[..., Any]:

@@ -9,7 +9,13 @@ from torch import Tensor, nn
 from newsstudio_ditto.networks.layers import restore_fixed_buffers
 from newsstudio_ditto.networks.unwrap import fold_spectral_norm
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import Arrays, load_json, make_weights
+
+GROUPS = {
+    **{f"nets/{name}": f"network: {name}" for name in ("appearance", "motion", "warp", "decoder", "stitch")},
+    "lmdm/lmdm": "network: motion diffusion, sampling",
+}
 
 
 def rule_state(manifest: str, net: str) -> dict[str, Tensor]:
@@ -33,8 +39,7 @@ def assert_matches(golden: tuple[Arrays, Any], name: str, full: Tensor) -> None:
     values = full.numpy()
     tolerance = tolerances.network(facts.get("fp32_vs_fp64_max_abs", 0.0), facts["min"], facts["max"])
     strided = values[tuple(slice(None, None, step) for step in facts["stride"])]
-    difference = np.abs(strided.astype(np.float64) - arrays[name]).max()
-    assert difference <= tolerance, f"{name}: {difference:.3g} over {tolerance:.3g}"
+    assert_golden(GROUPS[description["source"]], name, strided, arrays[name], tolerance)
     shift = abs(values.mean(dtype=np.float64) - facts["mean"])
     assert shift <= tolerances.NETWORK_MEAN_OVER_STD * facts["std"] + 1e-9, name
 

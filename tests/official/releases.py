@@ -22,6 +22,7 @@ def as_published(role: str) -> dict[str, Any]:
     """A seeded tiny network in the layout of its published file."""
     state: dict[str, Any] = dict(seeded_network(TINY_NETWORKS, role, 7).state_dict())
     if role == "stitching":
+        state["mlp.6.bias"] = state["mlp.6.bias"] + 0.05  # a seeded one corrects nothing
         state = {key.replace("mlp.", "module.mlp."): value for key, value in state.items()}
         return {"retarget_shoulder": state, "retarget_mouth": {"unused": torch.ones(1)}}
     if role == "motion_diffusion":
@@ -35,6 +36,30 @@ def as_published(role: str) -> dict[str, Any]:
     return state
 
 
+def blink_offsets() -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+    """Offsets (15, 63) of one blink: nothing in the first frame, most in the middle."""
+    closing = np.sin(np.pi * np.arange(15) / 15)[:, None]
+    return np.asarray(0.05 * closing * np.cos(np.arange(63)), np.float32)
+
+
+def saved_character(num_frames: int = 3) -> dict[str, Any]:
+    """A reference character as the reference saves one: motion, eyes and canonical keypoints of each frame."""
+    draw = np.random.default_rng(3)
+    widths = {"scale": 1, "pitch": 66, "yaw": 66, "roll": 66, "t": 3, "exp": 63, "kp": 63}
+    frames = [
+        {name: (0.1 * draw.standard_normal((1, width))).astype(np.float32) for name, width in widths.items()}
+        for _ in range(num_frames)
+    ]
+    for frame in frames:
+        frame["scale"] += 1.4
+    return {
+        "x_s_info_lst": frames,
+        "sc": frames[0]["kp"].flatten(),
+        "eye_open_lst": [draw.random((1, 2)).astype(np.float32) for _ in range(num_frames)],
+        "eye_ball_lst": [draw.standard_normal((1, 6)).astype(np.float32) for _ in range(num_frames)],
+    }
+
+
 def shipped_settings() -> dict[str, Any]:
     """A settings dict with every section and key that the reference reads, and the values known of the release."""
     golden = load_json("manifest/cfg_pickle.json")
@@ -44,14 +69,14 @@ def shipped_settings() -> dict[str, Any]:
     }
     session |= {
         "emo": np.full((600, 8), 0.125),
-        "ch_info": {"x_s_info_lst": [{"kp": np.zeros((1, 63), np.float32)}], "sc": np.zeros(63, np.float32)},
+        "ch_info": saved_character(),
         "fix_kp_cond": 1,
         "fix_kp_cond_dim": [0, 202],
         "overlap_v2": 10,
         "sampling_timesteps": np.int64(50),
         "online_mode": False,
-        "v_min_max_for_clip": np.arange(4 * 265, dtype=np.float64).reshape(4, 265),
-        "delta_eye_arr": np.ones((15, 63), np.float32),
+        "v_min_max_for_clip": np.stack([np.full(265, edge) for edge in (-2.0, 2.0, -3.0, 3.0)]),
+        "delta_eye_arr": blink_offsets(),
         "fade_type": "d0",
     }
     motion = {

@@ -1,5 +1,7 @@
 """The official face networks around synthetic nets: what goes in, what comes out, and following a face."""
 
+import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -15,16 +17,19 @@ from newsstudio_ditto.maths.anchor_detector import landmark106_crop
 from newsstudio_ditto.maths.crop import anchors_106, anchors_203, anchors_478, crop_transform
 from newsstudio_ditto.media.decode import decode_frames
 from newsstudio_ditto.networks.bundle import load_bundle, seeded_bundle
+from newsstudio_ditto.networks.release_defaults import ReleaseDefaults
 from newsstudio_ditto.official.face_chain import OfficialFaces
 from newsstudio_ditto.official.packaged_crop import (
     OFFICIAL_CROP,
     PACKAGED_CROP,
     compare_crops,
     outline_anchors,
+    packaged_crop,
 )
 from newsstudio_ditto.official.release import AUXILIARY_FOLDER
 from newsstudio_ditto.official.tracking import follow_face, locate_478, track_official
 from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import U, f32, load_golden
 from tests.networks.sizes import TINY
 from tests.official.nets import constant_net, mean_net
@@ -51,14 +56,18 @@ def golden_nets(folder: Path, tag: str) -> OfficialFaces:
     return OfficialFaces.open(folder)
 
 
+def close(actual: object, stored: str) -> None:
+    assert_golden("detector and landmarks, ONNX", stored, actual, ARRAYS[stored], tolerances.LANDMARKS)
+
+
 @pytest.mark.parametrize("tag", FRAMES)
 def test_detector_and_106_landmarks_give_the_golden_faces(tmp_path: Path, tag: str) -> None:
     faces = golden_nets(tmp_path, tag)
     found = faces.detect(FRAMES[tag])
-    np.testing.assert_allclose(found.boxes, ARRAYS[f"det/{tag}/det"], atol=tolerances.LANDMARKS)
-    np.testing.assert_allclose(found.keypoints, ARRAYS[f"det/{tag}/kps"], atol=tolerances.LANDMARKS)
+    close(found.boxes, f"det/{tag}/det")
+    close(found.keypoints, f"det/{tag}/kps")
     points = faces.locate_106(FRAMES[tag], ARRAYS[f"det/{tag}/largest_box"])
-    np.testing.assert_allclose(points, ARRAYS[f"lmk106/{tag}/pts"], atol=tolerances.LANDMARKS)
+    close(points, f"lmk106/{tag}/pts")
 
 
 def test_203_landmarks_come_through_the_crop_around_the_106(tmp_path: Path) -> None:
@@ -216,6 +225,10 @@ def test_official_networks_beside_a_bundle_lay_the_crop_of_a_packet(
     expected = crop_transform(*anchors_203(points), size_px=512, crop=OFFICIAL_CROP)
     np.testing.assert_allclose(track.original_to_crop[0], expected.original_to_crop, atol=0.05)
     assert np.abs(track.landmarks[0, :, :2] - mesh[:, :2]).mean() < 3
+    own = CropConfig(scale=2.0, shift_down=-0.1)
+    other = seeded_bundle(replace(TINY, defaults=ReleaseDefaults(crop=own)))
+    other.folder = bundle.folder
+    assert follow_face(demo[:1], PacketOptions(faces="official"), other, "g").crop == own
 
 
 def test_frames_without_a_face_are_marked_and_all_without_is_an_error(demo: torch.Tensor) -> None:
@@ -236,13 +249,14 @@ def test_official_faces_need_the_official_bundle(demo: torch.Tensor) -> None:
 def test_packaged_crop_stands_in_for_the_official_one(
     meshes: list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]],
 ) -> None:
-    for mesh in meshes:
-        official = crop_transform(*outline_anchors(mesh), size_px=512, crop=OFFICIAL_CROP).crop_to_original
-        packaged = crop_transform(*anchors_478(mesh), size_px=512, crop=PACKAGED_CROP).crop_to_original
+    assert packaged_crop(OFFICIAL_CROP) == PACKAGED_CROP
+    for mesh, wanted in itertools.product(meshes, (OFFICIAL_CROP, CropConfig(1.8, 0.05), CropConfig(3.0, -0.2))):
+        official = crop_transform(*outline_anchors(mesh), size_px=512, crop=wanted).crop_to_original
+        packaged = crop_transform(*anchors_478(mesh), size_px=512, crop=packaged_crop(wanted)).crop_to_original
         difference = compare_crops(official, packaged, 512)
         assert abs(difference.scale - 1) < 0.006
         assert difference.corner < 0.01
-        unadapted = crop_transform(*anchors_478(mesh), size_px=512, crop=OFFICIAL_CROP).crop_to_original
+        unadapted = crop_transform(*anchors_478(mesh), size_px=512, crop=wanted).crop_to_original
         assert compare_crops(official, unadapted, 512).scale > 1.15
 
 

@@ -1,6 +1,8 @@
 """Fetching, checking and installing a synthetic release in the official layout."""
 
 import json
+import os
+import pickle
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,10 +22,11 @@ from newsstudio_ditto.official.install import install_ditto
 from newsstudio_ditto.official.packaged_crop import PACKAGED_CROP
 from newsstudio_ditto.official.release import RELEASE_FILES
 from newsstudio_ditto.official.release_check import check_release
+from newsstudio_ditto.official.settings import read_settings
 from newsstudio_ditto.packet.fingerprint import hash_file
 from newsstudio_ditto.stages.speech import compute_speech_features
 from tests.golden_rules import load_json
-from tests.networks.sizes import TINY
+from tests.networks.sizes import TINY, TINY_NETWORKS
 from tests.official.nets import constant_net, row_encoder
 from tests.official.releases import FILES, as_published, shipped_settings, write_settings
 
@@ -62,7 +65,7 @@ def spoil_value(content: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (rename_key, "first.conv.weight is missing"),
+        (rename_key, "key first.conv.weight is missing, key first.conv.weightx is unknown"),
         (reshape_key, r"first.conv.weight: expected shape \(4, 3, 3, 3\), got \(1, 2, 3\)"),
         (halve_key, "first.conv.weight: expected torch.float32, got torch.float16"),
         (spoil_value, "first.conv.weight has values that are not finite"),
@@ -75,7 +78,7 @@ def test_a_wrong_checkpoint_is_named_with_its_key(
     (finding,) = check_release(release, TINY)
     assert finding.startswith(str(place(release, "appearance")))
     with pytest.raises(BundleError, match=words):
-        install_ditto(release, release / "bundle", config=TINY)
+        install_ditto(release, release / "bundle", networks=TINY_NETWORKS)
     assert not (release / "bundle").exists()
 
 
@@ -86,6 +89,28 @@ def test_a_cut_file_is_named_with_the_published_size(release: Path, role: str) -
     (finding,) = check_release(release, TINY)
     assert str(path) in finding
     assert f"published were {FILES[role].published_bytes:,}" in finding
+
+
+class Harmful:
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, ...]:  # noqa: D105
+        return os.mkdir, (str(self.trace),)
+
+
+@pytest.mark.parametrize("is_archive", [True, False], ids=["archive", "bare pickle"])
+def test_code_in_a_checkpoint_is_refused_and_not_run(release: Path, tmp_path: Path, is_archive: bool) -> None:
+    path, bomb = place(release, "stitching"), {"retarget_shoulder": Harmful(tmp_path / "ran")}
+    if is_archive:
+        torch.save(bomb, path)
+    else:
+        path.write_bytes(pickle.dumps(bomb, protocol=2))
+    (finding,) = check_release(release, TINY)
+    assert "stitch_network.pth holds more than tensors and plain values" in finding
+    assert f"it names '{os.mkdir.__module__}.mkdir'" in finding
+    assert "weights_only" not in finding, "no advice to open it after all"
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("role", FILES)
@@ -132,14 +157,14 @@ def test_an_installed_release_is_the_bundle_ditto(
     monkeypatch.setenv(MODELS_VARIABLE, str(tmp_path / "models"))
     with pytest.raises(BundleError, match="models fetch ditto"):
         find_bundle("ditto")
-    config = replace(TINY, crop=PACKAGED_CROP)
-    made = install_ditto(original, config=config)
+    made = install_ditto(original, networks=TINY_NETWORKS)
     assert find_bundle("ditto") == made.folder == tmp_path / "models" / "ditto"
     assert check_bundle("ditto") == []
     assert "ditto" in [row["name"] for row in list_models()]
     bundle = load_bundle("ditto")
     assert bundle.untrained == []
-    assert bundle.config == config
+    settings = read_settings(place(original, "settings"))
+    assert bundle.config == replace(settings.bundle, networks=TINY_NETWORKS, crop=PACKAGED_CROP)
     assert bundle.fingerprint == made.fingerprint
     encoder = made.folder / "audio_encoder.onnx"
     assert encoder.samefile(original / FILES["hubert"].path), "linked, not copied"
