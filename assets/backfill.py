@@ -4,13 +4,13 @@ import dagster as dg
 from pydantic import Field
 
 from assets.jobs import GPU_QUEUE
-from assets.packet import GPU_POOL
+from assets.settings import MotionSettings
 from newsstudio_ditto.backfill import VideoOutcome, make_videos, unmade_speeches
 from resources import EngineResource, StorageResource
 
 
-class ManyVideos(dg.Config):
-    """An avatar, and the speeches; an empty list means every speech that has no video in its present content."""
+class ManyVideos(MotionSettings):
+    """An avatar, speeches, and what is asked of the presenter; an empty list means all without a current video."""
 
     avatar_id: str
     speech_ids: list[str] = Field(default_factory=list)
@@ -26,14 +26,21 @@ def outcome_table(outcomes: list[VideoOutcome]) -> dg.TableMetadataValue:
 _COLUMNS = {"speech_id": "string", "seconds": "float", "process_id": "int", "run_id": "string", "fault": "string"}
 
 
-@dg.op(pool=GPU_POOL, description="Each video is a run of its own, with its own checks; all run in this process.")
+# Not in the pool `gpu` itself: each step of each video is, and would wait for this one for ever.
+@dg.op(description="Each video is a run of its own, with its own checks; all run in this process.")
 def make_all(
     context: dg.OpExecutionContext, config: ManyVideos, storage: StorageResource, engine: EngineResource
 ) -> None:
     """Go through the speeches, and fail at the end if any of them did."""
     speeches = config.speech_ids or unmade_speeches(storage.layout, config.avatar_id)
     outcomes = make_videos(
-        storage.layout, context.instance, config.avatar_id, speeches, device=engine.device, batch=context.run_id
+        storage.layout,
+        context.instance,
+        config.avatar_id,
+        speeches,
+        device=engine.device,
+        batch=context.run_id,
+        config=config.motion_config(),
     )
     faults = [outcome.fault for outcome in outcomes if outcome.fault]
     context.add_output_metadata(

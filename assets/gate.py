@@ -5,7 +5,7 @@ from dagster._core.event_api import PartitionKeyFilter
 from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
 from assets.packet import step_key
-from newsstudio_ditto.errors import PacketError
+from newsstudio_ditto.errors import PacketError, PacketMixedError, PacketModelError
 from newsstudio_ditto.inspection import STEP_CHECKS
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.packet.reader import Packet
@@ -19,16 +19,15 @@ def require_renderable(instance: dg.DagsterInstance, storage: StorageResource, a
 
     Raises:
         PacketMixedError: parts were made again after the seal.
-        Failure: never retried; says which asset to materialize.
+        PacketError: names the checks.
     """
     require_sealed(storage.avatars, avatar_id, packet)
     unpassed = unpassed_checks(instance, avatar_id, packet.generation)
     if unpassed:
         named = ", ".join(f"{key.name} of {key.asset_key.to_user_string()}" for key in unpassed)
-        raise dg.Failure(
-            f"checks have not passed for generation {packet.generation[:12]} of {avatar_id}: {named} "
-            "(materialize these assets, or run their checks, for this partition)",
-            allow_retries=False,
+        raise PacketError(
+            f"checks have not passed for generation {packet.generation[:12]} of {avatar_id}: {named}",
+            f"run the job verify for {avatar_id}, or newsstudio-ditto preprocess CLIP --avatar-id {avatar_id} --force",
         )
 
 
@@ -36,7 +35,7 @@ def is_renderable(instance: dg.DagsterInstance, storage: StorageResource, avatar
     """Whether a render of this avatar would be let through."""
     try:
         require_renderable(instance, storage, avatar_id, storage.avatars.open(avatar_id))
-    except (dg.Failure, PacketError):
+    except PacketError:
         return False
     return True
 
@@ -65,27 +64,28 @@ def require_matching_speech(packet: Packet, bundle: ModelBundle, features: Tenso
     """Refuse a packet or feature rows that another model made.
 
     Raises:
-        PacketModelError: the packet is of another model.
-        Failure: the features are.
+        PacketModelError: the packet, or the features, are of another model.
     """
     packet.expect_model(bundle.fingerprint)
     if features.header["model_fingerprint"] != bundle.fingerprint:
-        raise dg.Failure(
-            f"the features of {speech_id} were made by another model than the packet "
-            f"(materialize speech_features for {speech_id} with that model)",
-            allow_retries=False,
+        raise PacketModelError(
+            f"the features of {speech_id} were made by another model than the packet",
+            f"materialize speech_features for {speech_id} with that model",
         )
 
 
-def require_matching_motion(packet: Packet, motion: TensorFile, avatar_id: str, speech_id: str) -> None:
-    """Refuse driving motion that was sampled for another generation of the packet.
+def require_matching_motion(
+    packet: Packet, motion: TensorFile, avatar_id: str, speech_id: str, stage_version: str
+) -> None:
+    """Refuse driving motion that was sampled for another generation of the packet, or by other code.
 
     Raises:
-        Failure: never retried.
+        PacketMixedError: it was.
     """
-    if motion.header["generation"] != packet.generation:
-        raise dg.Failure(
-            f"the driving motion of {avatar_id}|{speech_id} is of generation {motion.header['generation'][:12]}, "
-            f"the packet of {packet.generation[:12]} (materialize driving_motion for this partition)",
-            allow_retries=False,
+    made = motion.header["generation"], motion.header["stage_version"]
+    if made != (packet.generation, stage_version):
+        raise PacketMixedError(
+            f"the driving motion of {avatar_id}|{speech_id} is of generation {made[0][:12]} and {made[1]}, "
+            f"the packet of {packet.generation[:12]}, the code {stage_version}",
+            "materialize driving_motion for this partition",
         )

@@ -9,6 +9,8 @@ from assets.speech import SPEECH_ASSETS
 GPU_QUEUE = {"dagster-celery/queue": "gpu"}
 """Where several machines share the work, runs that use the GPU wait in the queue of the GPU workers."""
 
+CPU_QUEUE = {"dagster-celery/queue": "cpu"}
+
 preprocess = dg.define_asset_job(
     "preprocess",
     selection=dg.AssetSelection.assets(*PACKET_ASSETS),
@@ -35,6 +37,7 @@ verify = dg.define_asset_job(
     "verify",
     selection=dg.AssetSelection.checks_for_assets(*PACKET_ASSETS),
     executor_def=dg.in_process_executor,
+    tags=CPU_QUEUE,
     description="Every check of a packet again, reading it from end to end; nothing is made.",
 )
 

@@ -13,7 +13,7 @@ from newsstudio_ditto.official.tracking import follow_face
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.packet.spec import PARTS, TENSOR_PARTS
 from newsstudio_ditto.packet.writer import PartStream
-from newsstudio_ditto.preparation import seal_packet
+from newsstudio_ditto.preparation import seal_packet, stream_source
 from newsstudio_ditto.stages import appearance, frames, grids, keypoints, masks, meta
 from newsstudio_ditto.stages import face_track as tracking
 from newsstudio_ditto.stages.face_track import FaceTrack
@@ -71,8 +71,7 @@ def packet_asset(
 @packet_asset("frames", frames.VERSION, {"ffmpeg", "torch"}, deps=[dg.AssetKey("anchor_video")])
 def packet_frames(context: dg.AssetExecutionContext, bench: BenchResource) -> PartStream:
     """Decode the anchor."""
-    plan = bench.storage.plan(avatar_of(context.partition_key))
-    return frames.stream_frames(plan.anchor, plan.recipe.options)
+    return stream_source(bench.storage.plan(avatar_of(context.partition_key)))
 
 
 @dg.asset(

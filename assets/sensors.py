@@ -13,6 +13,7 @@ from assets.packet import step_key
 from assets.sources import hash_text, observation, plan_or_error, recipe_version
 from newsstudio_ditto.backfill import listening_config
 from newsstudio_ditto.errors import DittoError
+from newsstudio_ditto.lost_runs import end_lost_runs
 from newsstudio_ditto.preparation import VERSIONS, PacketPlan, model_fingerprint, stale_steps, wanted_version
 from newsstudio_ditto.rundown import WantedVideo, is_encoded, listening_model, wanted_videos
 from newsstudio_ditto.stages.speech import VERSION as FEATURES_VERSION
@@ -80,7 +81,7 @@ def partition_requests(
 @dg.sensor(
     job_name=preprocess.name,
     minimum_interval_seconds=10,
-    description="Clips and stills that appear or change in `anchors/` are prepared once they are complete. So is an "
+    description="Clips and stills that appear or change in anchors/ are prepared once they are complete. So is an "
     "avatar whose recipe, model or stage code changes; what is still fresh of it is kept. Each version is tried once: "
     "look for failures among the runs. What goes loses its partition.",
 )
@@ -121,7 +122,7 @@ def _stale(storage: StorageResource, plan: PacketPlan | DittoError) -> list[str]
 @dg.sensor(
     job_name=listen.name,
     minimum_interval_seconds=10,
-    description="Sound files that appear or change in `speeches/` are encoded once they are complete, by the model of "
+    description="Sound files that appear or change in speeches/ are encoded once they are complete, by the model of "
     "their presenter; again when that changes. Each version once; what goes loses its partition.",
 )
 def speeches_folder(context: dg.SensorEvaluationContext, storage: StorageResource) -> dg.SensorResult | dg.SkipReason:
@@ -158,7 +159,7 @@ def speeches_folder(context: dg.SensorEvaluationContext, storage: StorageResourc
     job_name=render.name,
     minimum_interval_seconds=10,
     description="A speech that has been encoded is rendered with its presenters: the one that its name begins with "
-    "(`anna--headlines`), those that `presenters.json` lists, or the only avatar. Each content once.",
+    "(anna--headlines), those that presenters.json lists, or the only avatar. Each content once.",
 )
 def new_speeches(context: dg.SensorEvaluationContext, storage: StorageResource) -> dg.SensorResult | dg.SkipReason:
     """Request videos of new speeches, with avatars whose packets have passed their checks."""
@@ -197,4 +198,16 @@ def _render_requests(videos: list[WantedVideo], state: WatchState) -> Iterator[d
         yield dg.RunRequest(run_key=run_key, partition_key=keys)
 
 
-SENSORS = [anchors_folder, speeches_folder, new_speeches]
+@dg.sensor(
+    minimum_interval_seconds=30,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="A run whose process has died without a word is ended as failed, and its place in the pool is free "
+    "again: a preprocess at a terminal that was killed, or what a power cut left behind.",
+)
+def lost_runs(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+    """End runs whose process has died on this machine."""
+    lost = end_lost_runs(context.instance)
+    return dg.SkipReason(f"ended {', '.join(lost)}" if lost else "every run that goes on has its process")
+
+
+SENSORS = [anchors_folder, speeches_folder, new_speeches, lost_runs]

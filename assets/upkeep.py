@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from assets.jobs import CPU_QUEUE
 from assets.sources import observation, plan_or_error, recipe_version
 from newsstudio_ditto.backfill import verify_packets as verify_all
 from newsstudio_ditto.packet.fingerprint import hash_file
@@ -61,6 +62,7 @@ def verify_packets(context: dg.OpExecutionContext, storage: StorageResource) -> 
 
 @dg.job(
     executor_def=dg.in_process_executor,
+    tags=CPU_QUEUE,
     description="Observe all sources, then verify all packets, in one process.",
 )
 def nightly() -> None:

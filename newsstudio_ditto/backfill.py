@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from newsstudio_ditto.orchestration import QUIET, find_job
+from newsstudio_ditto.graph_run import QUIET
+from newsstudio_ditto.orchestration import find_job
 from newsstudio_ditto.packet.files import try_locked
 from newsstudio_ditto.preparation import content_hash
 from newsstudio_ditto.rundown import is_encoded, made_of
@@ -55,6 +56,7 @@ def make_videos(
     *,
     device: str = "auto",
     batch: str = "",
+    config: dict[str, Any] | None = None,
 ) -> list[VideoOutcome]:
     """Make videos one after the other through the asset graph, each in a Dagster run of its own, all in this process.
 
@@ -67,6 +69,7 @@ def make_videos(
         speech_ids: what; their files lie in the speeches folder.
         device: for all networks.
         batch: kept as a tag of every run.
+        config: run configuration of the job ``render``.
     """
     from newsstudio_ditto.orchestration import observe
 
@@ -82,7 +85,7 @@ def make_videos(
         if not is_encoded(layout, speech_id, content, model):
             result = _run(listen, instance, speech_id, tags, listening_config(model))
         if result is None or result.success:
-            result = _run(render, instance, f"{avatar_id}|{speech_id}", tags)
+            result = _run(render, instance, f"{avatar_id}|{speech_id}", tags, config)
         fault = "" if result.success else f"{speech_id}: {_reason(result.all_events)}"
         seconds = round(time.perf_counter() - started, 3)
         outcomes.append(VideoOutcome(speech_id, result.run_id, seconds, os.getpid(), fault))
@@ -149,13 +152,32 @@ def _run(
 ) -> "ExecuteInProcessResult":
     # What was interrupted together with this process is not for the daemon to start again one by one.
     tags = {"dagster/max_retries": "0", **tags}
-    return job.execute_in_process(
+    result = job.execute_in_process(
         run_config=QUIET | (config or {}),
         instance=instance,
         partition_key=partition,
         tags=tags,
         raise_on_error=False,
     )
+    _end_batch_if_interrupted(result, instance)
+    return result
+
+
+def _end_batch_if_interrupted(result: "ExecuteInProcessResult", instance: "DagsterInstance") -> None:
+    """Hand an interrupt on: Dagster takes it as the failure of one run, though the whole batch was to end.
+
+    Raises:
+        DagsterExecutionInterruptedError: the run was interrupted.
+    """
+    from dagster._core.errors import DagsterExecutionInterruptedError
+    from dagster._core.events import RunFailureReason
+
+    for event in result.all_events:
+        if event.is_job_failure and event.job_failure_data.failure_reason == RunFailureReason.UNEXPECTED_TERMINATION:
+            run = instance.get_run_by_id(result.run_id)
+            if run is not None:
+                instance.report_run_canceled(run, "the batch that this run belongs to was interrupted")
+            raise DagsterExecutionInterruptedError
 
 
 def _reason(events: Sequence["DagsterEvent"]) -> str:

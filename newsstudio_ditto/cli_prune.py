@@ -43,24 +43,35 @@ def prune(
     layout = StorageLayout.at(storage)
     limit = None if max_videos_gb is None else round(max_videos_gb * _GB)
     items = list_prunable(layout, PruneRules(packets_days, videos_days, limit, orphans))
-    runs = _prune_runs(layout, runs_days, yes=yes) if runs_days is not None else 0
+    runs, strays = _look_at_records(layout, runs_days, yes=yes)
     freed = remove(layout, items) if yes else 0
     if as_json:
-        show_json({"items": [item.to_plain() for item in items], "runs": runs, "removed": yes, "freed_bytes": freed})
+        rows = [item.to_plain() for item in items]
+        document = {"items": rows, "runs": runs, "removed": yes, "freed_bytes": freed, "without_partition": strays}
+        show_json(document)
         return
     if items:
-        rows = [(item.kind, item.path, format_bytes(item.num_bytes), item.reason) for item in items]
-        show_table(("kind", "path", "size", "why"), rows)
+        table = [(item.kind, item.path, format_bytes(item.num_bytes), item.reason) for item in items]
+        show_table(("kind", "path", "size", "why"), table)
+    for stray in strays:
+        note(f"Note: {stray}")
     verb = "removed" if yes else "would be removed with --yes:"
     note(f"{verb} {len(items)} things, {format_bytes(sum(item.num_bytes for item in items))}, and {runs} runs")
 
 
-def _prune_runs(layout: "StorageLayout", older_than_days: float, *, yes: bool) -> int:
+def _look_at_records(layout: "StorageLayout", older_than_days: float | None, *, yes: bool) -> tuple[int, list[str]]:
+    """How many old runs go, and what lies on disk without a partition; nothing where Dagster was never used."""
+    if not layout.dagster_home.is_dir():
+        return 0, []
     from newsstudio_ditto.orchestration import open_instance
+    from newsstudio_ditto.pruning import unnoticed
     from newsstudio_ditto.record_pruning import list_old_runs, remove_runs
 
     with open_instance(layout) as instance:
+        strays = unnoticed(layout, *(instance.get_dynamic_partitions(name) for name in ("avatar_id", "speech_id")))
+        if older_than_days is None:
+            return 0, strays
         runs = list_old_runs(instance, older_than_days=older_than_days)
         if yes:
             remove_runs(instance, runs)
-        return len(runs)
+        return len(runs), strays

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from newsstudio_ditto.config import validate_slug
-from newsstudio_ditto.orchestration import QUIET, find_job, observe, open_instance
+from newsstudio_ditto.graph_run import run_here
+from newsstudio_ditto.orchestration import find_job, observe, open_instance
 from newsstudio_ditto.preparation import content_hash
 from newsstudio_ditto.progress import OnProgress, listening
 from newsstudio_ditto.storage import StorageLayout
@@ -67,7 +68,7 @@ def render_through_graph(
         instance.add_dynamic_partitions("speech_id", [speech_id])
         observe(instance, "speech_audio", speech_id, content_hash(placed))
         listened, rendered = (
-            find_job(layout, job, device).execute_in_process(run_config=QUIET, instance=instance, partition_key=key)
+            run_here(find_job(layout, job, device), instance, key)
             for job, key in (("listen", speech_id), ("render", f"{avatar_id}|{speech_id}"))
         )
     video = _metadata(rendered, "talking_video")

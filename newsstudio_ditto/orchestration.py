@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -13,18 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from newsstudio_ditto.config import PacketOptions, validate_slug
-from newsstudio_ditto.errors import PacketError
+from newsstudio_ditto.graph_run import run_here
+from newsstudio_ditto.packet.files import reporting_refusals
 from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.preparation import (
     VERSIONS,
     PacketPlan,
-    plan_packet,
+    plan_anchor,
     portable_model,
     stale_steps,
-    take_anchor,
 )
 from newsstudio_ditto.progress import OnProgress, OnStage, listening
+from newsstudio_ditto.remarks import packet_remarks
 from newsstudio_ditto.storage import DEFAULT_MODEL, STORAGE_VARIABLE, AvatarRecipe, StorageLayout, replacing
+from newsstudio_ditto.video_link import VIDEO_PORT, VIDEO_URL_VARIABLE
 
 if TYPE_CHECKING:
     from dagster import AssetKey, DagsterInstance, JobDefinition
@@ -33,7 +36,6 @@ log = logging.getLogger(__name__)
 
 _BUNDLED = Path(__file__).parent / "bundled"
 _STEP_UNITS = 100
-QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class PreprocessReport:
         num_frames: source frames in the packet.
         num_bytes: size of the six files.
         seconds: wall time.
+        warnings: what may look wrong when this packet is rendered.
     """
 
     avatar_id: str
@@ -57,6 +60,7 @@ class PreprocessReport:
     num_frames: int
     num_bytes: int
     seconds: float
+    warnings: tuple[str, ...] = ()
 
     @property
     def is_fresh(self) -> bool:
@@ -69,10 +73,12 @@ class PreprocessReport:
             **asdict(self),
             "folder": str(self.folder),
             "made": list(self.made),
+            "warnings": list(self.warnings),
             "state": "fresh" if self.is_fresh else "made",
         }
 
 
+@reporting_refusals()
 def run_preprocess(
     anchor: Path,
     *,
@@ -102,12 +108,12 @@ def run_preprocess(
     Raises:
         MediaError: the anchor cannot be read.
         NoFaceError: no frame shows a face.
+        FaceError: the face is too small, or turned too far.
     """
     started = time.perf_counter()
     layout = StorageLayout.at(storage.root)
-    take_anchor(layout, anchor, validate_slug(avatar_id))
-    layout.keep_recipe(avatar_id, AvatarRecipe(portable_model(model), options))
-    plan, store = plan_packet(layout, avatar_id), AvatarStore(layout.root)
+    recipe, store = AvatarRecipe(portable_model(model), options), AvatarStore(layout.root)
+    plan = plan_anchor(layout, anchor, validate_slug(avatar_id), recipe)
     steps = list(VERSIONS) if force else stale_steps(store, plan)
     if steps:
         with listening(_in_units(steps, on_progress)):
@@ -123,6 +129,7 @@ def run_preprocess(
         num_frames=packet.num_frames,
         num_bytes=packet.num_bytes,
         seconds=time.perf_counter() - started,
+        warnings=packet_remarks(packet),
     )
 
 
@@ -145,16 +152,23 @@ def open_instance(layout: StorageLayout) -> Iterator["DagsterInstance"]:
         yield instance
 
 
-def serve_ui(layout: StorageLayout, *, host: str = "127.0.0.1", port: int = 3000) -> None:
-    """Become ``dagster dev`` on a storage folder; does not return."""
+def serve_ui(layout: StorageLayout, *, host: str = "127.0.0.1", port: int = 3000, video_port: int = VIDEO_PORT) -> None:
+    """Become ``dagster dev`` on a storage folder, with a server of its finished videos beside it; does not return."""
     root = StorageLayout.at(layout.root)
-    environment = {**os.environ, "DAGSTER_HOME": str(prepare_home(root)), STORAGE_VARIABLE: str(root.root)}
-    command = [sys.executable, "-m", "dagster", "dev", "-w", str(_BUNDLED / "workspace.yaml")]
-    command += ["-h", host, "-p", str(port)]
+    reached = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    environment = {
+        VIDEO_URL_VARIABLE: f"http://{reached}:{video_port}",
+        **os.environ,
+        "DAGSTER_HOME": str(prepare_home(root)),
+        STORAGE_VARIABLE: str(root.root),
+    }
     # A shell without job control starts background programs with interrupts ignored, and Dagster would keep it so.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
-    os.execve(sys.executable, command, environment)
+    videos = [sys.executable, "-m", "newsstudio_ditto.video_server", "--storage", str(root.root), "--host", host]
+    subprocess.Popen([*videos, "--port", str(video_port), "--parent", str(os.getpid())], env=environment)
+    command = [sys.executable, "-m", "dagster", "dev", "-w", str(_BUNDLED / "workspace.yaml")]
+    os.execve(sys.executable, [*command, "-h", host, "-p", str(port)], environment)
 
 
 def _in_units(steps: Sequence[str], on_progress: OnProgress | None) -> OnStage:
@@ -182,21 +196,10 @@ def find_job(layout: StorageLayout, name: str, device: str) -> "JobDefinition":
 
 
 def _materialize(layout: StorageLayout, plan: PacketPlan, steps: Sequence[str], device: str) -> None:
-    from dagster._core.errors import DagsterResourceFunctionError
-
     job = find_job(layout, "preprocess", device)
     with open_instance(layout) as instance:
         observe_anchor(instance, plan)
-        try:
-            job.execute_in_process(
-                run_config=QUIET,
-                instance=instance,
-                partition_key=plan.avatar_id,
-                asset_selection=[_asset_key(step) for step in steps],
-            )
-        except DagsterResourceFunctionError as error:
-            # Another run holds this avatar's bench; the reason is ours, the wrapping is not.
-            raise PacketError(str(error.user_exception), "try again when that run has ended") from error
+        run_here(job, instance, plan.avatar_id, assets=[_asset_key(step) for step in steps])
 
 
 def observe_anchor(instance: "DagsterInstance", plan: PacketPlan) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import re
-import socket
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -13,6 +12,7 @@ from newsstudio_ditto.config import SLUG
 from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.packet.store import AvatarStore, tree_bytes
 from newsstudio_ditto.storage import StorageLayout, files_by_slug
+from newsstudio_ditto.writers import host_name, is_running
 
 Kind = Literal["remains", "orphan packet", "orphan result", "packet", "video", "motion"]
 
@@ -107,15 +107,31 @@ def unnoticed(layout: StorageLayout, avatars: Iterable[str], speeches: Iterable[
         speeches: partitions of speeches.
     """
     known_avatars, known_speeches = {*avatars}, {*speeches}
-    packets = (name for name in AvatarStore(layout.root).list() if name not in known_avatars)
-    sounds = (name for name in files_by_slug(layout.speeches) if name not in known_speeches)
-    return [
-        *(
-            f"the packet of {name} belongs to no partition (remove it: newsstudio-ditto remove {name})"
-            for name in packets
-        ),
-        *(f"the speech {name} belongs to no partition (the sensor adds it when its file changes)" for name in sounds),
+    packets = [name for name in AvatarStore(layout.root).list() if name not in known_avatars]
+    sounds = [name for name in files_by_slug(layout.speeches) if name not in known_speeches]
+    results = [
+        *((path, path.parent.name, path.stem) for path in _results(layout.videos, "*/*.mp4")),
+        *((path, path.parent.name, path.stem) for path in _results(layout.motion("x", "x").parents[1], "*/*.pt")),
+        *((path, "", path.stem) for path in _results(layout.speech_features("x").parent, "*.pt")),
     ]
+    lost = [
+        path
+        for path, avatar_id, speech_id in results
+        if (avatar_id and avatar_id not in known_avatars) or speech_id not in known_speeches
+    ]
+    sentences = [
+        f"the packet of {name} belongs to no partition (remove it: newsstudio-ditto remove {name})" for name in packets
+    ]
+    sentences += [
+        f"the speech {name} belongs to no partition (the sensor adds it when its file changes)" for name in sounds
+    ]
+    if lost:
+        some = ", ".join(str(path.relative_to(layout.root)) for path in lost[:5])
+        sentences.append(
+            f"{len(lost)} results belong to no partition: {some}{', ...' if len(lost) > 5 else ''} "
+            "(videos go by age, see prune --help; the others with the speech or the packet: prune --orphans)"
+        )
+    return sentences
 
 
 def _remains(layout: StorageLayout, now: float) -> Iterator[PruneItem]:
@@ -129,9 +145,8 @@ def _remains(layout: StorageLayout, now: float) -> Iterator[PruneItem]:
 
 def _is_abandoned(path: Path, now: float) -> bool:
     match = _PARTIAL.fullmatch(path.name)
-    host = re.sub(r"[^a-zA-Z0-9]", "_", socket.gethostname())[:32]
-    if match and match["host"] == host:
-        return not Path(f"/proc/{match['pid']}").exists()
+    if match and match["host"] == host_name():
+        return not is_running(int(match["pid"]))
     # Of another machine: its process cannot be asked.
     return now - path.stat().st_mtime > _ABANDONED_S
 

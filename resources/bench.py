@@ -6,10 +6,11 @@ from typing import Any
 
 import dagster as dg
 
-from newsstudio_ditto.packet.files import try_locked
-from newsstudio_ditto.storage import StorageLayout
+from newsstudio_ditto.exclusion import hold_bench
 from resources.partitions import avatar_of
 from resources.storage import StorageResource
+
+__all__ = ["PARTITION_TAG", "BenchResource", "hold_bench"]
 
 PARTITION_TAG = "dagster/partition"
 
@@ -31,25 +32,3 @@ class BenchResource(dg.ConfigurableResource[Any]):
             return
         with hold_bench(self.storage.layout, avatar_of(key), f"run {context.run.run_id}"):
             yield self
-
-
-@contextmanager
-def hold_bench(layout: StorageLayout, avatar_id: str, holder: str) -> Iterator[None]:
-    """Hold an avatar's bench.
-
-    Args:
-        layout: where everything lives.
-        avatar_id: whose.
-        holder: said to whoever comes second.
-
-    Raises:
-        Failure: somebody holds it; not retried.
-    """
-    with try_locked(layout.bench_lock(avatar_id), holder) as other:
-        if other is not None:
-            raise dg.Failure(
-                f"the packet of {avatar_id} is being made by {other or 'somebody else'} "
-                "(wait until that has ended, or cancel it)",
-                allow_retries=False,
-            )
-        yield

@@ -4,7 +4,6 @@ import dagster as dg
 import torch
 from pydantic import Field
 
-from newsstudio_ditto.config import EncodeOptions, RenderOptions, SamplingOptions
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.render.engine import Engine, choose_device, warm_bundle, warm_engine
 
@@ -27,9 +26,3 @@ class EngineResource(dg.ConfigurableResource[None]):
     def engine(self, model: str) -> Engine:
         """A warm engine for a model bundle; hold its ``busy`` lock for a whole render."""
         return warm_engine(self.bundle(model), self.torch_device, eager=self.eager)
-
-    def options(
-        self, sampling: SamplingOptions, encode: EncodeOptions, *, stitch: bool, batch_size: int | None
-    ) -> RenderOptions:
-        """Render options that say the same as this resource."""
-        return RenderOptions(sampling, encode, batch_size, stitch, device=self.device, eager=self.eager)

@@ -48,11 +48,11 @@ class PacketIOManager(dg.ConfigurableIOManager):
         context.step_context.set_data_version(context.asset_key, dg.DataVersion(record.sha256))
         context.add_output_metadata(
             {
+                "preview": show_picture(packet_picture(part, self.storage.avatars, avatar_id)),
                 "path": dg.MetadataValue.path(str(record.path)),
                 "bytes": record.bytes,
                 "num_frames": part.header.num_frames,
                 "generation": record.generation,
                 "tensors": show_tensors(part.tensors),
-                "preview": show_picture(packet_picture(part, self.storage.avatars, avatar_id)),
             }
         )

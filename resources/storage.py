@@ -6,6 +6,7 @@ from pathlib import Path
 import dagster as dg
 from pydantic import Field
 
+from newsstudio_ditto.lost_runs import PROCESS_TAG, process_mark
 from newsstudio_ditto.packet.local_copy import LocalPackets, open_nearest
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.packet.store import AvatarStore
@@ -28,6 +29,11 @@ class StorageResource(dg.ConfigurableResource[None]):
     """Names of everything on disk."""
 
     root: str = Field("", description="Storage folder; empty means the variable DITTO_STORAGE, else ./storage.")
+
+    def setup_for_execution(self, context: dg.InitResourceContext) -> None:
+        """Say in the run's tags which process executes it, so that its death is noticed whoever started it."""
+        if context.run is not None and context.instance is not None:
+            context.instance.add_run_tags(context.run.run_id, {PROCESS_TAG: process_mark()})
 
     @property
     def layout(self) -> StorageLayout:

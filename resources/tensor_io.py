@@ -24,10 +24,10 @@ class TensorIOManager(dg.ConfigurableIOManager):
         context.step_context.set_data_version(key, dg.DataVersion(obj.checksum))
         context.add_output_metadata(
             {
+                "preview": show_picture(tensor_picture(obj, self.storage, context.asset_partition_key)),
                 "path": dg.MetadataValue.path(str(path)),
                 "bytes": path.stat().st_size,
                 "tensors": show_tensors(obj.tensors),
-                "preview": show_picture(tensor_picture(obj, self.storage, context.asset_partition_key)),
             }
         )
 

@@ -20,7 +20,6 @@ from newsstudio_ditto.packet.writer import PartStream, write_part
 from newsstudio_ditto.preparation import VERSIONS, open_bench_part, open_track, track_path
 from newsstudio_ditto.stages.tensor_file import save_tensors
 from newsstudio_ditto.storage import StorageLayout
-from newsstudio_ditto.video_inspection import MouthMovement, is_loud, movement_of
 from tests.dagster_graph.conftest import AVATAR, Studio
 
 
@@ -146,20 +145,3 @@ def test_the_nightly_job_observes_what_has_changed_unseen(damaged: Studio) -> No
     anchor.write_bytes(content + b"\0")
     damaged.definitions.resolve_job_def("nightly").execute_in_process(instance=damaged.instance, raise_on_error=False)
     assert latest() not in (None, before)
-
-
-def test_a_mouth_has_to_move_in_speech_and_to_rest_in_silence() -> None:
-    loud = np.repeat([True, False], 20)
-    moves = movement_of(np.where(loud, 3.0, 0.5).astype(np.float32), loud)
-    assert moves.faults() == []
-    assert "stands still" in movement_of(np.zeros(40, np.float32), loud).faults()[0]
-    assert "in silence" in movement_of(np.where(loud, 1.0, 3.0).astype(np.float32), loud).faults()[0]
-    assert MouthMovement(None, 9.0).faults() == []
-
-
-def test_loudness_tells_speech_from_silence() -> None:
-    tone = np.sin(np.arange(16000) / 10).astype(np.float32)
-    loud = is_loud(np.concatenate([tone, np.zeros(16000, np.float32)]))
-    assert loud[:25].all()
-    assert not loud[25:].any()
-    assert not is_loud(np.zeros(6400, np.float32)).any()

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import dagster as dg
 import pytest
 from dagster._core.errors import DagsterResourceFunctionError
 
@@ -50,7 +49,7 @@ def test_the_bench_is_free_again_after_a_run_and_after_a_kill(studio: Studio) ->
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"held\n"
-        with pytest.raises(dg.Failure, match="being made by a killed run"), hold_bench(studio.layout, AVATAR, "us"):
+        with pytest.raises(PacketError, match="being made by a killed run"), hold_bench(studio.layout, AVATAR, "us"):
             pass
     finally:
         process.send_signal(signal.SIGKILL)

@@ -1,5 +1,6 @@
 """What prune names, what it removes, and what it leaves alone."""
 
+import json
 import os
 import shutil
 import time
@@ -7,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from assets.gate import unpassed_checks
+from newsstudio_ditto.cli import main
 from newsstudio_ditto.errors import UsageError
 from newsstudio_ditto.orchestration import PreprocessReport, open_instance
 from newsstudio_ditto.packet.store import AvatarStore
@@ -81,10 +84,17 @@ def test_a_partition_deleted_in_the_browser_is_noticed(old: Studio) -> None:
         avatars, speeches = (old.instance.get_dynamic_partitions(name) for name in ("avatar_id", "speech_id"))
         return unnoticed(old.layout, avatars, speeches)
 
-    assert sentences() == []
+    (before,) = sentences()
+    assert "ancient" in before
+    assert SPEECH not in before
     old.instance.delete_dynamic_partition("avatar_id", AVATAR)
-    assert len(sentences()) == 1
-    assert AVATAR in sentences()[0]
+    old.instance.delete_dynamic_partition("speech_id", SPEECH)
+    packet, sound, results = sentences()
+    assert packet.startswith(f"the packet of {AVATAR} belongs to no partition")
+    assert sound.startswith(f"the speech {SPEECH} belongs to no partition")
+    assert f"videos/{AVATAR}/{SPEECH}.mp4" in results
+    listed = CliRunner().invoke(main, ["prune", "--json", "--storage", str(old.layout.root)])
+    assert json.loads(listed.stdout)["without_partition"] == [packet, sound, results]
 
 
 def test_a_limit_below_zero_is_refused() -> None:

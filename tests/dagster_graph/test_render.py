@@ -7,7 +7,7 @@ import pytest
 from dagster._core.errors import DagsterAssetCheckFailedError
 
 from newsstudio_ditto.config import PacketOptions
-from newsstudio_ditto.errors import PacketMixedError
+from newsstudio_ditto.errors import PacketError, PacketMixedError, PacketModelError
 from newsstudio_ditto.media.tags import read_provenance
 from newsstudio_ditto.orchestration import PreprocessReport, open_instance
 from newsstudio_ditto.packet.store import AvatarStore
@@ -68,7 +68,7 @@ def test_frames_made_again_alone_stop_the_render_until_the_packet_is_sealed(spoi
     with pytest.raises(PacketMixedError, match="frames of 'anna' were made again"):
         spoilt.run("render", RENDER, ["talking_video"])
     spoilt.run("preprocess", AVATAR)
-    with pytest.raises(dg.Failure, match="driving motion of anna"):
+    with pytest.raises(PacketMixedError, match="driving motion of anna"):
         spoilt.run("render", RENDER, ["talking_video"])
 
 
@@ -79,7 +79,7 @@ def test_a_packet_that_was_never_checked_is_not_rendered(tmp_path: Path, rendere
     with open_instance(layout) as instance:
         instance.add_dynamic_partitions("avatar_id", [AVATAR])
         instance.add_dynamic_partitions("speech_id", [SPEECH])
-        with pytest.raises(dg.Failure, match="checks have not passed for generation"):
+        with pytest.raises(PacketError, match="checks have not passed for generation"):
             Studio(layout, instance).run("render", RENDER, ["driving_motion"])
 
 
@@ -101,7 +101,7 @@ def test_features_of_another_model_are_refused(spoilt: Studio) -> None:
     path = spoilt.layout.speech_features(SPEECH)
     content = open_tensors(path, kind="speech_features", remedy="")
     save_tensors(path, replace(content, header={**content.header, "model_fingerprint": "0" * 64}))
-    with pytest.raises(dg.Failure, match="made by another model"):
+    with pytest.raises(PacketModelError, match="made by another model"):
         spoilt.run("render", RENDER, ["driving_motion"])
 
 

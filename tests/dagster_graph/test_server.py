@@ -19,10 +19,11 @@ import pytest
 from newsstudio_ditto.config import PacketOptions
 from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.storage import AvatarRecipe, StorageLayout
-from tests.dagster_graph.conftest import AVATAR, DEMO
+from newsstudio_ditto.video_inspection import check_render
+from tests.dagster_graph.conftest import AVATAR, DEMO, write_speech
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 SELECTOR = {"repositoryLocationName": "newsstudio_ditto", "repositoryName": "__repository__"}
 # Runs start at once, without the queue that needs a daemon.
 SETTINGS = """
@@ -216,6 +217,32 @@ def test_a_cancelled_render_takes_its_encoder_along_and_leaves_no_half_made_file
     assert encoders(server.layout.videos) == []
     assert half_made(server.layout.root) == []
     assert not server.layout.video(AVATAR, "long").exists()
+
+
+def test_a_cancelled_batch_keeps_what_is_finished_and_nothing_half_made(server: Server) -> None:
+    layout = server.layout
+    for name in ("short", "later"):
+        layout.place_speech(write_speech(layout.root / f"{name}.wav", 0.2), name)
+    config = {"ops": {"make_all": {"config": {"avatar_id": AVATAR, "speech_ids": ["short", "long", "later"]}}}}
+    run_id = launch(server, "render_many", {}, config)
+    end = time.monotonic() + DEADLINE_S
+    while not (layout.video(AVATAR, "short").exists() and encoders(layout.videos)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert encoders(layout.videos), "the second encoder never started"
+    server.ask("mutation($id: String!) { terminateRun(runId: $id) { __typename } }", id=run_id)
+    assert server.wait_for_run(run_id) == "CANCELED"
+    assert encoders(layout.videos) == []
+    assert half_made(layout.root) == []
+    assert not layout.video(AVATAR, "long").exists()
+    assert not layout.video(AVATAR, "later").exists()
+    assert check_render(layout, AVATAR, "short").faults == ()
+    inner = server.ask(
+        """query($filter: RunsFilter!) { runsOrError(filter: $filter) { ... on Runs {
+            results { jobName status } } } }""",
+        filter={"tags": [{"key": "newsstudio/batch", "value": run_id}]},
+    )["runsOrError"]["results"]
+    renders = [run["status"] for run in reversed(inner) if run["jobName"] == "render"]
+    assert renders == ["SUCCESS", "CANCELED"]
 
 
 def test_a_run_on_a_partition_that_is_gone_says_so(server: Server) -> None:

@@ -15,7 +15,7 @@ from newsstudio_ditto.storage import StorageLayout
 from tests.dagster_graph.test_server import Server, default_signals, free_port, wait_until_up
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 240.0
+DEADLINE_S = 300.0
 
 
 class Studio:
