@@ -1,4 +1,4 @@
-"""Pack rendered anchor frames with exact labels: ``python -m training.anchor_pack FOLDER OUT.npz [--size 512]``.
+"""Pack rendered anchor frames with exact labels: ``python -m training.anchor_pack FOLDER OUT.npz [--size 640]``.
 
 The folder is what ``training.anchor.render`` writes, finished or not: ``train/NNNN.png`` by the nominal camera with
 ``NNNN.json`` =
@@ -8,6 +8,7 @@ then fitted to the keypoints.
 """
 
 import argparse
+import functools
 import json
 import math
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from training.head_model import (
     pose_labels,
 )
 from training.labels import RIGID_KEYPOINTS, crop_keypoints
-from training.pool import cut, encode_webp, save_bytes
+from training.pool import cut, encode_png, encode_webp, save_bytes
 
 WIDE_CAMERA = Camera(0.0, -0.45, NOMINAL_DISTANCE, math.radians(14.5))
 QUALITY = 90
@@ -56,9 +57,11 @@ class Shots:
         self.jaw.append(jaw)
 
 
-def _read_shots(folder: Path) -> Iterator[tuple[np.ndarray, dict[str, float], Pose]]:
-    """Picture (RGB), face units and pose of every finished frame."""
+def _read_shots(folder: Path, last: int | None = None) -> Iterator[tuple[np.ndarray, dict[str, float], Pose]]:
+    """Picture (RGB), face units and pose of every finished frame, or of those up to number ``last``."""
     for path in sorted(folder.glob("[0-9]*.json")):
+        if last is not None and int(path.stem) > last:
+            break
         image = cv2.imread(str(path.with_suffix(".png")))
         if image is not None:
             frame = json.loads(path.read_text())
@@ -87,15 +90,17 @@ def _paste_region(still: np.ndarray, region: np.ndarray) -> np.ndarray:
     return whole
 
 
-def pack_folder(folder: Path, pack: HeadPack, size_px: int) -> dict[str, np.ndarray]:
-    """Arrays of every finished frame of a folder."""
+def pack_folder(
+    folder: Path, pack: HeadPack, size_px: int, *, lossless: bool = False, last: int | None = None
+) -> dict[str, np.ndarray]:
+    """Arrays of every finished frame of a folder, or of those up to number ``last``."""
     shape, shots = pack.rest_shape(Identity()), Shots()
-    for image, units, pose in _read_shots(folder / "train"):
+    for image, units, pose in _read_shots(folder / "train", last):
         if image.shape[0] > size_px:
             image = cv2.resize(image, (size_px, size_px), interpolation=cv2.INTER_AREA)
         shots.add(image, picture_keypoints(shape, units, pose, Camera(), pack), pose, units.get("jawOpen", 0.0))
     still = cv2.imread(str(folder / "wide.png"))
-    if still is not None:
+    if still is not None and last is None:
         still = cv2.cvtColor(still, cv2.COLOR_BGR2RGB)
         crop = torch.from_numpy(_face_in_wide())[None]
         for region, units, pose in _read_shots(folder / "loop"):
@@ -104,7 +109,8 @@ def pack_folder(folder: Path, pack: HeadPack, size_px: int) -> dict[str, np.ndar
             keypoints = torch.from_numpy(picture_keypoints(shape, units, pose, WIDE_CAMERA, pack))[None]
             picture = (face * 255).round().byte().permute(1, 2, 0).numpy()
             shots.add(picture, crop_keypoints(keypoints, crop)[0].numpy(), pose, units.get("jawOpen", 0.0))
-    arrays = {f"webp/{i}": encode_webp(image, QUALITY) for i, image in enumerate(shots.images)}
+    encode = encode_png if lossless else functools.partial(encode_webp, quality=QUALITY)
+    arrays = {f"webp/{i}": encode(image) for i, image in enumerate(shots.images)}
     labels = (np.stack(shots.keypoints), np.stack(shots.angles_deg), np.array(shots.jaw, np.float32))
     return arrays | label_arrays(*labels, shape, pack)
 
@@ -152,7 +158,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--size", type=int, default=512, help="larger pictures are shrunk to this")
+    parser.add_argument("--size", type=int, default=640, help="larger pictures are shrunk to this")
+    parser.add_argument("--lossless", action="store_true", help="keep every pixel as it is; ten times the size")
+    parser.add_argument("--last", type=int, help="take the training frames up to this number only")
     parser.add_argument("--limit", type=int, help="take this many frames of an archive")
     options = parser.parse_args()
     pack = head_pack()
@@ -160,7 +168,7 @@ def main() -> None:
     arrays = (
         pack_archive(options.source, pack, options.limit)
         if is_archive
-        else pack_folder(options.source, pack, options.size)
+        else pack_folder(options.source, pack, options.size, lossless=options.lossless, last=options.last)
     )
     save_bytes(arrays, options.out)
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from training.labels import MIRRORED_KEYPOINTS, MotionLabels
+
 BLOCK = 8
 
 
@@ -63,12 +65,33 @@ def _occlude(x: Tensor) -> Tensor:
     return torch.where(inside[:, None], torch.rand(batch, 3, 1, 1, device=x.device), x)
 
 
-def degrade(x: Tensor, share: float) -> Tensor:
-    """Grain on all pictures; blur and block compression on a share of them."""
+def degrade(x: Tensor, share: float, grain_share: float = 1.0) -> Tensor:
+    """Grain on one share of the pictures; blur and block compression on another."""
     x = _choose(x, _soften(x), share)
     x = _choose(x, compress_blocks(x), share)
     grain = torch.rand(len(x), 1, 1, 1, device=x.device) ** 2 * 0.04
-    return (x + torch.randn_like(x) * grain).clamp(0, 1)
+    return _choose(x, (x + torch.randn_like(x) * grain).clamp(0, 1), grain_share)
+
+
+def mirror_some(images: Tensor, labels: MotionLabels, share: float) -> tuple[Tensor, MotionLabels]:
+    """A share of the pictures (B, 3, h, w) as a mirror shows them, with their labels."""
+    order = torch.tensor(MIRRORED_KEYPOINTS, device=images.device)
+    across = images.new_tensor([-1.0, 1.0, 1.0])
+    turn = images.new_tensor([1.0, -1.0, -1.0])
+    chosen = torch.rand(len(images), device=images.device) < share
+
+    def pick(changed: Tensor, kept: Tensor) -> Tensor:
+        return torch.where(chosen.view(-1, *[1] * (kept.dim() - 1)), changed, kept)
+
+    mirrored = MotionLabels(
+        keypoints=labels.keypoints[:, order] * across,
+        canonical=labels.canonical[:, order] * across,
+        angles_deg=labels.angles_deg * turn,
+        expression=labels.expression[:, order] * across,
+        scale=labels.scale,
+        translation=labels.translation * across,
+    )
+    return pick(images.flip(-1), images), MotionLabels(*map(pick, mirrored, labels))
 
 
 def disguise(x: Tensor) -> Tensor:

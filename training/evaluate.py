@@ -1,9 +1,10 @@
 """Judge a finished video.
 
-``python -m training.evaluate VIDEO --speech WAV --text TEXT_OR_FILE [--anchor CLIP] [--sheet PNG]``.
+``python -m training.evaluate VIDEO --speech WAV --text TEXT_OR_FILE [--anchor CLIP] [--packet FOLDER] [--sheet PNG]``.
 
 The lips are measured on the video with the packaged landmark network and compared with what force-aligned phones ask
-for. Prints a table and JSON; exits with 1 when a target is missed. Needs ``pocketsphinx`` (see requirements.txt).
+for; with the packet that it was rendered from, the seam of the rendered part is measured too.
+Prints a table and JSON; exits with 1 when a target is missed. Needs ``pocketsphinx`` (see requirements.txt).
 """
 
 import argparse
@@ -17,15 +18,19 @@ import numpy as np
 from newsstudio_ditto.faces.finder import FaceFinder
 from newsstudio_ditto.media.decode import decode_frames
 from newsstudio_ditto.media.speech import read_speech
+from newsstudio_ditto.packet.reader import Packet, open_packet
 from newsstudio_ditto.units import FRAME_RATE_HZ
 from training.align import align_text
 from training.lips import closure_share, lagged_correlations, movement, silent_frames, target_gap, track_lips
+from training.seam import seam_levels
 from training.viseme import Phone
 
 MAX_SIDE_PX = 1920
 # stillness: lips in silence over the anchor's own; a tenth is the landmark network's noise
 SHEET_FRAMES, SHEET_PX = 8, 320
-CORRELATION_SEEN, CORRELATION_HELD_OUT, CLOSURES, LAG_FRAMES, STILLNESS = 0.9, 0.8, 0.9, 1, 1.1
+CORRELATION_SEEN, CORRELATION_HELD_OUT, CLOSURES, LAG_FRAMES, STILLNESS, SEAM = 0.9, 0.8, 0.9, 1, 1.1, 2.0
+
+Figures = dict[str, dict[str, float | bool | None]]
 
 
 def read_video(path: Path) -> list[np.ndarray]:
@@ -35,7 +40,7 @@ def read_video(path: Path) -> list[np.ndarray]:
 
 def judge(
     frames: list[np.ndarray], phones: list[Phone], anchor: list[np.ndarray] | None, *, held_out_voice: bool
-) -> dict[str, dict[str, float | bool | None]]:
+) -> Figures:
     """Figures with their targets, by name."""
     finder = FaceFinder()
     track = track_lips(frames, finder)
@@ -69,6 +74,16 @@ def judge(
     }
 
 
+def judge_seam(frames: list[np.ndarray], packet: Packet) -> Figures:
+    """Figures of the ring around the rendered part, in levels of 255."""
+    steps = seam_levels(frames, packet)
+    mean, worst = (float(x) for x in (steps.mean(), np.percentile(steps, 95)))
+    return {
+        "seam_levels": {"value": mean, "target": SEAM, "good": mean <= SEAM},
+        "seam_levels_p95": {"value": worst, "target": None, "good": None},
+    }
+
+
 def contact_sheet(frames: list[np.ndarray], phones: list[Phone]) -> np.ndarray:
     """Eight frames in the middles of evenly chosen phones, each named; BGR."""
     spoken = [phone for phone in phones if phone.name != "SIL" and phone.end_s * FRAME_RATE_HZ < len(frames)]
@@ -95,6 +110,7 @@ def main() -> None:
     parser.add_argument(
         "--held-out-voice", action="store_true", help="apply the target for a voice not seen in training"
     )
+    parser.add_argument("--packet", type=Path, help="the packet the video was rendered from")
     parser.add_argument("--sheet", type=Path, help="write a contact sheet")
     options = parser.parse_args()
     text = Path(options.text).read_text() if Path(options.text).is_file() else options.text
@@ -102,6 +118,8 @@ def main() -> None:
     frames = read_video(options.video)
     anchor = read_video(options.anchor) if options.anchor else None
     figures = judge(frames, phones, anchor, held_out_voice=options.held_out_voice)
+    if options.packet:
+        figures |= judge_seam(frames, open_packet(options.packet))
     if options.sheet:
         cv2.imwrite(str(options.sheet), contact_sheet(frames, phones))
     for name, row in figures.items():

@@ -18,7 +18,6 @@ import torch
 
 from newsstudio_ditto.faces.finder import FaceFinder
 from newsstudio_ditto.networks.bundle import load_bundle
-from newsstudio_ditto.networks.config import MINI_NETWORKS
 from training.export import BUNDLED
 from training.lips import LEFT_EYE, RIGHT_EYE
 from training.pool import PictureSet, load_packed, load_people
@@ -59,7 +58,7 @@ def main() -> None:
     parser.add_argument("--sheet", type=Path)
     options = parser.parse_args()
     bundle, device = load_bundle(options.bundle), torch.device("cpu")
-    renderer = Renderer(MINI_NETWORKS).eval()
+    renderer = Renderer(bundle.config.networks).eval()
     for name in ("appearance", "warp", "decoder"):
         renderer.get_submodule(name).load_state_dict(getattr(bundle, name).state_dict())
     sets: dict[str, PictureSet] = {}

@@ -13,6 +13,8 @@ from newsstudio_ditto.maths.keypoints import rotation_matrix
 from newsstudio_ditto.units import NUM_POSE_BINS, POSE_BIN_DEG, POSE_OFFSET_DEG
 
 RIGID_KEYPOINTS = (15, 16, 17, 18)
+MIRRORED_KEYPOINTS = (0, 1, 3, 2, 4, 5, 6, 8, 7, 11, 12, 9, 10, 14, 13, 15, 17, 16, 18, 20, 19)
+"""Which keypoint stands where each one was when a face is seen in a mirror."""
 
 
 class MotionLabels(NamedTuple):

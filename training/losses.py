@@ -1,13 +1,12 @@
 """Losses of the renderer: weighted pixels and edges on a pyramid, landmark features, and a patch critic."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
-
-from training.landmark_features import LandmarkFeatures
 
 LEVEL_WEIGHTS = (1.0, 1.0, 1.0, 0.7)
 EDGE_LEVELS = 3
@@ -41,20 +40,23 @@ def _edges(x: Tensor) -> tuple[Tensor, Tensor]:
     return x[..., :, 1:] - x[..., :, :-1], x[..., 1:, :] - x[..., :-1, :]
 
 
-def pixel_losses(output: Tensor, target: Tensor, keypoints: Tensor) -> tuple[Tensor, Tensor]:
-    """Weighted L1 of pixels and of edges over a pyramid of halvings."""
+def pixel_losses(output: Tensor, target: Tensor, keypoints: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Weighted L1 of pixels and of edges over a pyramid of halvings, and weighted squares at the finest level."""
     weights = weight_map(keypoints)
-    pixels = edges = output.new_zeros(())
+    pixels = edges = squares = output.new_zeros(())
     for level, share in enumerate(LEVEL_WEIGHTS):
         if level:
             output, target = functional.avg_pool2d(output, 2), functional.avg_pool2d(target, 2)
         local = functional.interpolate(weights, size=output.shape[-2:], mode="bilinear", align_corners=False)
-        pixels = pixels + share * (local * (output - target).abs()).mean()
+        away = output - target
+        pixels = pixels + share * (local * away.abs()).mean()
+        if not level:
+            squares = (local * away.square()).mean()
         if level < EDGE_LEVELS:
             for mine, wanted in zip(_edges(output), _edges(target), strict=True):
                 cut = local[..., : mine.shape[-2], : mine.shape[-1]]
                 edges = edges + (cut * (mine - wanted).abs()).mean()
-    return pixels, edges
+    return pixels, edges, squares
 
 
 def square(images: Tensor, centre: Tensor, half: Tensor, size_px: int) -> Tensor:
@@ -121,7 +123,7 @@ def relative_distance(mine: list[Tensor], wanted: list[Tensor]) -> Tensor:
     return torch.stack(terms).mean()
 
 
-def landmark_loss(features: LandmarkFeatures, faces: Tensor, wanted: Tensor) -> Tensor:
+def landmark_loss(features: Callable[[Tensor], list[Tensor]], faces: Tensor, wanted: Tensor) -> Tensor:
     """Distance in the landmark network."""
     with torch.no_grad():
         reference = features(wanted)

@@ -63,6 +63,17 @@ class PictureSet:
         )
         return cls(images, half, *(torch.zeros(shape, device=device) for shape in shapes), padding=padding)
 
+    @classmethod
+    def noise(cls, people: int, frames: int, size_px: int, device: torch.device) -> "PictureSet":
+        """Random pictures with random labels, as a stand-in of the right shape."""
+        pictures = cls.empty(people, frames, size_px, device)
+        pictures.images.random_(0, 256)
+        for values in (pictures.keypoints, pictures.canonical):
+            values.uniform_(-0.5, 0.5)
+        pictures.scale.fill_(1)
+        pictures.crops[..., 2] = 0.8
+        return pictures.halve()
+
     def put(self, person: int, images: np.ndarray, labels: dict[str, np.ndarray]) -> None:
         """Store one person's pictures (F, S, S, 3) and labels; :meth:`halve` follows once all are there."""
         device = self.images.device
@@ -151,28 +162,29 @@ def load_people(folder: Path, device: torch.device) -> PictureSet:
 
 
 def load_packed(path: Path, device: torch.device, limit: int | None = None) -> tuple[PictureSet, PictureSet]:
-    """Pictures of one person packed by ``training.anchor_pack``; enlarged to the crop's size where smaller.
+    """Pictures of one person packed by ``training.anchor_pack``; smaller ones are enlarged to the crop's size.
 
     Returns:
-        For training, and held out (frames 1 to ``NUM_HELD_FRAMES``; frame 0, the neutral face, leads both).
+        For training, and held out (frames 1 to ``NUM_HELD_FRAMES``; frame 0, the neutral face, leads both). An archive
+        of no more frames than that is held out as a whole.
     """
     with np.load(path) as pack:
         num = min(limit or 10**9, len(pack["keypoints"]))
         images = np.stack([decode_image(pack[f"webp/{i}"]) for i in range(num)])
         labels = {name: pack[name][:num] for name in ("keypoints", "angles_deg", "scale", "crops", "jaw")}
         labels["canonical"] = pack["canonical"]
-    pictures = PictureSet.empty(1, num, CROP_PX, device, padding="reflection")
+    pictures = PictureSet.empty(1, num, images.shape[1], device, padding="reflection")
     pictures.put(0, images, labels)
     pictures.halve()
-    held = min(NUM_HELD_FRAMES, num // 4)
+    held = num - 1 if num <= NUM_HELD_FRAMES + 1 else min(NUM_HELD_FRAMES, num // 4)
     every = torch.arange(num, device=device)
     return pictures.select(torch.cat([every[:1], every[1 + held :]])), pictures.select(every[: 1 + held])
 
 
 def decode_image(raw: np.ndarray) -> np.ndarray:
-    """Bytes of a compressed picture -> (CROP_PX, CROP_PX, 3) RGB."""
+    """Bytes of a compressed picture -> (S, S, 3) RGB, S at least CROP_PX."""
     image = cv2.cvtColor(cv2.imdecode(raw, cv2.IMREAD_COLOR), cv2.COLOR_BGR2RGB)
-    if image.shape[0] != CROP_PX:
+    if image.shape[0] < CROP_PX:
         image = cv2.resize(image, (CROP_PX, CROP_PX), interpolation=cv2.INTER_CUBIC)
     return image
 
@@ -180,6 +192,11 @@ def decode_image(raw: np.ndarray) -> np.ndarray:
 def encode_webp(image: np.ndarray, quality: int = 92) -> np.ndarray:
     """RGB picture -> bytes."""
     return cv2.imencode(".webp", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_WEBP_QUALITY, quality])[1]
+
+
+def encode_png(image: np.ndarray) -> np.ndarray:
+    """RGB picture -> bytes, nothing lost, quick rather than small."""
+    return cv2.imencode(".png", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_PNG_COMPRESSION, 1])[1]
 
 
 def jitter_crops(crops: Tensor, amount: float = 1.0) -> Tensor:

@@ -1,9 +1,13 @@
 """One run of appearance, warp, decoder and motion extractor: settings, steps, scores, checkpoints."""
 
+import copy
 import json
+import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -11,10 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from newsstudio_ditto.networks.bundle import load_bundle
-from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig
+from newsstudio_ditto.networks.config import NetworkConfig
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor
-from training.augment import degrade, disguise, jitter_colour
+from training.augment import degrade, disguise, jitter_colour, mirror_some
 from training.ema import RunningMean, half_weights, save_state, save_weights
+from training.growth import TRAINED_NETWORKS, grow_into
+from training.labels import MotionLabels
 from training.landmark_features import LandmarkFeatures
 from training.losses import (
     PatchCritic,
@@ -26,10 +32,16 @@ from training.losses import (
     native_patches,
     pixel_losses,
 )
-from training.pool import Pair, PictureSet, join, sample_pairs, sample_singles
+from training.pool import CROP_PX, Pair, PictureSet, join, sample_pairs, sample_singles
 from training.renderer_model import Renderer, evaluate_motion, evaluate_renderer, motion_loss
 
+log = logging.getLogger(__name__)
+
 LANDMARK_WEIGHT, ADVERSARIAL_WEIGHT, MATCHING_WEIGHT = 0.3, 0.03, 0.3
+SQUARE_WEIGHT = 6.0
+CRITIC_FADE_FROM, CRITIC_LEFT = 0.75, 0.35
+# The fixed vertices are up to 3 px from each other's mirror images, so mirrored faces have to go before the end.
+MIRROR_SHARE, MIRROR_UNTIL = 0.5, 0.6
 KEYPOINT_NOISE = 0.006
 FINAL_RATE = 0.03
 
@@ -42,15 +54,19 @@ class RendererOptions:
         run: folder of checkpoints and exports.
         heads: folder that the head workers fill.
         anchor, extra: packed pictures of the demo's person, and of an earlier look of it.
+        fresh_anchor: packed pictures that take the place of ``anchor`` whenever this file appears or is replaced.
         start: folder of a bundle to begin with; its untrained networks are not taken.
         seconds: length of the whole schedule, over all calls.
+        until: seconds since 1970 at which the schedule is over, whenever training starts; 0 leaves it to ``seconds``.
         people, held_out, frames, size: pool of heads.
         min_people, patience: training starts with fewer people after that many seconds.
         batch, motion_batch: pictures of a step.
         rate, motion_rate, warmup: learning rates at their peak, steps until then.
-        anchor_share, anchor_share_late: share of anchor pictures before and after the critic sets in.
+        anchor_share, anchor_share_late: share of anchor pictures before and after the critic sets in or fresh
+            anchor pictures arrive.
         extra_share: share of the extra pictures in those.
-        critic_from: share of the schedule after which the critic takes part.
+        critic_from: share of the schedule after which the critic takes part; towards the end it weighs less.
+        compiled: compile the networks; takes about a minute while the heads are drawn, and makes steps shorter.
         device, seed: where, and from which seed.
     """
 
@@ -58,8 +74,10 @@ class RendererOptions:
     heads: Path = Path("heads")
     anchor: Path | None = None
     extra: Path | None = None
+    fresh_anchor: Path | None = None
     start: Path | None = None
     seconds: float = 1000.0
+    until: float = 0.0
     people: int = 800
     held_out: int = 32
     frames: int = 24
@@ -75,6 +93,7 @@ class RendererOptions:
     anchor_share_late: float = 0.45
     extra_share: float = 0.3
     critic_from: float = 0.5
+    compiled: int = 0
     device: str = "cuda"
     seed: int = 0
 
@@ -88,6 +107,7 @@ class Pictures:
     anchor: PictureSet | None = None
     anchor_held: PictureSet | None = None
     extra: PictureSet | None = None
+    is_fresh: bool = False
 
 
 class RendererTraining:
@@ -98,7 +118,7 @@ class RendererTraining:
         config: widths of the networks.
     """
 
-    def __init__(self, options: RendererOptions, config: NetworkConfig = MINI_NETWORKS) -> None:
+    def __init__(self, options: RendererOptions, config: NetworkConfig = TRAINED_NETWORKS) -> None:
         torch.manual_seed(options.seed)
         self.options, self.device = options, torch.device(options.device)
         self.renderer, self.extractor = (
@@ -111,6 +131,7 @@ class RendererTraining:
             self._begin_with(options.start)
         if self.device.type == "cuda":
             self.renderer.decoder.to(memory_format=torch.channels_last)
+        self._draw, self._read, self._see, self._compare = self._runners()
         self.means = {"renderer": RunningMean(self.renderer), "extractor": RunningMean(self.extractor, 0.999)}
         fused = self.device.type == "cuda"
         critics = [*self.face_critic.parameters(), *self.patch_critic.parameters()]
@@ -131,7 +152,14 @@ class RendererTraining:
         parts = {name: self.renderer.get_submodule(name) for name in ("appearance", "warp", "decoder")}
         for name, part in (parts | {"motion_extractor": self.extractor}).items():
             if name not in bundle.untrained:
-                part.load_state_dict(getattr(bundle, name).state_dict())
+                grow_into(part, getattr(bundle, name).state_dict())
+
+    def _runners(self) -> tuple[Callable[..., Any], ...]:
+        """Renderer, motion extractor, landmark features and pixel losses, compiled if that is asked for."""
+        plain = (self.renderer, self.extractor, self.features, pixel_losses)
+        if not self.options.compiled:
+            return plain
+        return tuple(torch.compile(part, dynamic=False) for part in plain)
 
     def _autocast(self) -> torch.autocast:
         return torch.autocast(self.device.type, torch.bfloat16)
@@ -157,27 +185,28 @@ class RendererTraining:
             * KEYPOINT_NOISE
             * (torch.rand(options.batch, 1, 1, device=self.device) < 0.5)
         )
-        return Pair(degrade(source, 0.15), target, pair.source_keypoints + noise, pair.target_keypoints + noise)
+        return Pair(degrade(source, 0.1, 0.3), target, pair.source_keypoints + noise, pair.target_keypoints + noise)
 
-    def renderer_step(self, pictures: Pictures, *, anchor_share: float, with_critic: bool) -> dict[str, Tensor]:
+    def renderer_step(
+        self, pictures: Pictures, *, anchor_share: float, with_critic: bool, critic_weight: float = 1.0
+    ) -> dict[str, Tensor]:
         """One optimiser step of appearance, warp and decoder, and of the critics if they take part."""
         pair = self._batch(pictures, anchor_share)
         with self._autocast():
-            output = self.renderer(pair.source, pair.source_keypoints, pair.target_keypoints)
-        pixels, edges = pixel_losses(output, pair.target, pair.target_keypoints)
-        losses = {"pixels": pixels, "edges": edges}
+            output = self._draw(pair.source, pair.source_keypoints, pair.target_keypoints)
+        pixels, edges, squares = self._compare(output, pair.target, pair.target_keypoints)
+        losses = {"pixels": pixels, "edges": edges, "squares": SQUARE_WEIGHT * squares}
         faces = [face_square(x, pair.target_keypoints) for x in (output, pair.target)]
         centres = native_centres(pair.target_keypoints, output.shape[-1])
         with self._autocast():
-            losses["landmarks"] = LANDMARK_WEIGHT * landmark_loss(self.features, *faces)
+            losses["landmarks"] = LANDMARK_WEIGHT * landmark_loss(self._see, *faces)
             views = [(self.face_critic, *faces)]
             if with_critic:
                 views.append((self.patch_critic, *(native_patches(x, centres) for x in (output, pair.target))))
                 for critic, fake, real in views:
                     adversarial, matching = critic_losses(critic, fake, real)
-                    losses["critic"] = (
-                        losses.get("critic", 0) + ADVERSARIAL_WEIGHT * adversarial + MATCHING_WEIGHT * matching
-                    )
+                    both = critic_weight * (ADVERSARIAL_WEIGHT * adversarial + MATCHING_WEIGHT * matching)
+                    losses["critic"] = losses.get("critic", 0) + both
         self._apply("renderer", sum(losses.values()), self.renderer)
         if with_critic:
             with self._autocast():
@@ -187,19 +216,17 @@ class RendererTraining:
         self.means["renderer"].update(self.renderer, self.step + 1)
         return losses
 
-    def motion_step(self, pictures: Pictures) -> dict[str, Tensor]:
+    def motion_step(self, pictures: Pictures, mirror_share: float = MIRROR_SHARE) -> dict[str, Tensor]:
         """One optimiser step of the motion extractor."""
         num = self.options.motion_batch
         num_anchor = num // 8 if pictures.anchor is not None else 0
         parts = [sample_singles(pictures.heads, num - num_anchor)]
         if pictures.anchor is not None and num_anchor:
             parts.append(sample_singles(pictures.anchor, num_anchor, jitter=0.5))
-        images = disguise(torch.cat([images for images, _ in parts]))
-        labels = type(parts[0][1])(
-            *(torch.cat(columns) for columns in zip(*(labels for _, labels in parts), strict=True))
-        )
+        labels = MotionLabels(*(torch.cat(columns) for columns in zip(*(labels for _, labels in parts), strict=True)))
+        images, labels = mirror_some(torch.cat([images for images, _ in parts]), labels, mirror_share)
         with self._autocast():
-            output = self.extractor(images)
+            output = self._read(disguise(images))
         loss, error = motion_loss(output, labels)
         self._apply("extractor", loss, self.extractor)
         self.means["extractor"].update(self.extractor, self.step + 1)
@@ -227,10 +254,34 @@ class RendererTraining:
         """One step of everything."""
         share = self.set_rates()
         late = share >= self.options.critic_from
-        anchor_share = self.options.anchor_share_late if late else self.options.anchor_share
-        losses = self.renderer_step(pictures, anchor_share=anchor_share, with_critic=late) | self.motion_step(pictures)
+        anchor_share = self.options.anchor_share_late if late or pictures.is_fresh else self.options.anchor_share
+        fade = max(0.0, (share - CRITIC_FADE_FROM) / (1 - CRITIC_FADE_FROM))
+        losses = self.renderer_step(
+            pictures, anchor_share=anchor_share, with_critic=late, critic_weight=1 - (1 - CRITIC_LEFT) * fade
+        ) | self.motion_step(pictures, MIRROR_SHARE if share < MIRROR_UNTIL else 0.0)
         self.step += 1
         return losses
+
+    def set_length(self, seconds: float) -> None:
+        """Change the length of the whole schedule."""
+        self.options = replace(self.options, seconds=max(seconds, 1.0))
+
+    def warm_up(self) -> None:
+        """Take every kind of step once on noise, so that compilation and the search for convolutions are over."""
+        options, before = self.options, copy.deepcopy(self._state())
+        pictures = Pictures(
+            *(PictureSet.noise(2, 2, options.size, self.device) for _ in range(2)),
+            anchor=PictureSet.noise(1, 2, CROP_PX, self.device),
+        )
+        try:
+            for with_critic in (False, True, True):
+                self.renderer_step(pictures, anchor_share=options.anchor_share, with_critic=with_critic)
+                self.motion_step(pictures)
+        except RuntimeError:  # what the compiler raises; the run is worth more than its speed
+            log.warning("the networks do not compile here and run as they are", exc_info=True)
+            self.options = replace(options, compiled=0)
+            self._draw, self._read, self._see, self._compare = self._runners()
+        self._restore(before)
 
     def score(self, pictures: Pictures) -> dict[str, float]:
         """Held-out quality of the running means; writes ``preview.jpg``."""
@@ -248,12 +299,21 @@ class RendererTraining:
         write_preview(rows, self.options.run / "preview.jpg")
         return result
 
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {"step": self.step, "elapsed_s": self.elapsed_s, "history": self.history}
+        state |= {name: part.state_dict() for name, part in self._parts().items()}
+        return state | {f"optimiser_{name}": optimiser.state_dict() for name, optimiser in self.optimisers.items()}
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        self.step, self.elapsed_s, self.history = state["step"], state["elapsed_s"], state["history"]
+        for name, part in self._parts().items():
+            part.load_state_dict(state[name])
+        for name, optimiser in self.optimisers.items():
+            optimiser.load_state_dict(state[f"optimiser_{name}"])
+
     def save(self) -> None:
         """Checkpoint, and export of the running means."""
-        state: dict[str, object] = {"step": self.step, "elapsed_s": self.elapsed_s, "history": self.history}
-        state |= {name: part.state_dict() for name, part in self._parts().items()}
-        state |= {f"optimiser_{name}": optimiser.state_dict() for name, optimiser in self.optimisers.items()}
-        save_state(state, self.options.run / "renderer.pt")
+        save_state(self._state(), self.options.run / "renderer.pt")
         renderer = self.means["renderer"].module
         weights: dict[str, Tensor] = {}
         for name in ("appearance", "warp", "decoder"):
@@ -267,12 +327,7 @@ class RendererTraining:
         path = self.options.run / "renderer.pt"
         if not path.exists():
             return False
-        state = torch.load(path, map_location=self.device, weights_only=True)
-        self.step, self.elapsed_s, self.history = state["step"], state["elapsed_s"], state["history"]
-        for name, part in self._parts().items():
-            part.load_state_dict(state[name])
-        for name, optimiser in self.optimisers.items():
-            optimiser.load_state_dict(state[f"optimiser_{name}"])
+        self._restore(torch.load(path, map_location=self.device, weights_only=True))
         return True
 
 

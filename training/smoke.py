@@ -30,6 +30,7 @@ from newsstudio_ditto.networks.config import (
     NetworkConfig,
     WarpConfig,
 )
+from training.growth import TRAINED_NETWORKS, with_picture
 from training.pool import PictureSet
 from training.renderer_training import Pictures, RendererOptions, RendererTraining
 from training.speech_pool import SpeechPool, read_corpus
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 
 BATCH_SEED = 7
 ASSETS = Path(__file__).parent / "assets"
-TOY_NETWORKS = NetworkConfig(
+PLAIN_TOY_NETWORKS = NetworkConfig(
     appearance=AppearanceConfig(block_expansion=8, volume_channels=4, volume_depth=4, num_resblocks=1),
     motion_extractor=MotionExtractorConfig(depths=(1, 1, 1, 1), widths=(8, 16, 24, 32)),
     warp=WarpConfig(
@@ -77,6 +78,7 @@ TOY_NETWORKS = NetworkConfig(
         position_groups=2,
     ),
 )
+TOY_NETWORKS = with_picture(PLAIN_TOY_NETWORKS)
 assert isinstance(TOY_NETWORKS.motion_diffusion, MotionDiffusionConfig)
 
 
@@ -165,7 +167,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     began = time.monotonic()
-    config, seconds = (MINI_NETWORKS, 110.0) if options.full else (TOY_NETWORKS, 0.0)
+    config, seconds = (TRAINED_NETWORKS, 110.0) if options.full else (TOY_NETWORKS, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         smoke_renderer(Path(folder), config, steps=6, seconds=seconds)
         smoke_speech(Path(folder), config, steps=6, seconds=seconds)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from newsstudio_ditto.maths.audio_windows import WINDOW_SAMPLES, WINDOW_STRIDE, 
 from newsstudio_ditto.maths.diffusion import cumulative_alphas
 from newsstudio_ditto.maths.motion_vector import EXPRESSION_START
 from newsstudio_ditto.networks.audio_encoder import AudioEncoder
+from newsstudio_ditto.networks.bundle import load_bundle
 from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig
 from newsstudio_ditto.networks.motion_diffusion import EncodedCondition, MotionDenoiser
 from newsstudio_ditto.units import MOTION_DIM, NUM_POSE_BINS
@@ -27,6 +28,7 @@ from training.speech_pool import (
     make_noisy,
 )
 from training.viseme import PHONE_NAMES, UNITS, unit_coefficients
+from training.voice_change import change_voice
 
 FIRST_ROW, LAST_ROW = 6, 16
 UNIT_WEIGHT, MOTION_WEIGHT, VELOCITY_WEIGHT, STILL_WEIGHT, CLOSURE_EXTRA = 6.0, 1.0, 1.0, 20.0, 2.0
@@ -44,21 +46,27 @@ class SpeechOptions:
         run: folder of checkpoints and exports.
         corpus: archive of ``training.speech_set``.
         wait_for: start once this file exists.
+        start: folder of a bundle whose encoder and diffusion to begin with.
         seconds: length of the whole schedule, over all calls.
+        until: seconds since 1970 at which the schedule is over, whenever training starts; 0 leaves it to ``seconds``.
         batch: segments of 80 frames of a step.
         rate, warmup: learning rate at its peak, steps until then.
         motion_from: share of the schedule after which the diffusion is trained too.
+        dropout: share of the encoder's activations that is left out in training.
         device, seed: where, and from which seed.
     """
 
     run: Path = Path("run")
     corpus: Path = Path("speech.npz")
     wait_for: Path | None = None
+    start: Path | None = None
     seconds: float = 700.0
+    until: float = 0.0
     batch: int = 32
     rate: float = 1.2e-3
     warmup: int = 200
     motion_from: float = 0.25
+    dropout: float = 0.1
     device: str = "cuda"
     seed: int = 0
 
@@ -109,6 +117,13 @@ class SpeechTraining:
         torch.manual_seed(options.seed)
         self.options, self.device = options, torch.device(options.device)
         self.networks = SpeechNetworks(config).to(self.device)
+        if options.start is not None:
+            bundle = load_bundle(options.start)
+            self.networks.encoder.load_state_dict(bundle.audio_encoder.state_dict())
+            self.networks.diffusion.load_state_dict(bundle.motion_diffusion.state_dict())
+        for part in self.networks.encoder.modules():
+            if isinstance(part, nn.Dropout):
+                part.p = options.dropout
         self.mean = RunningMean(self.networks, 0.998)
         self.optimiser = torch.optim.AdamW(self.networks.parameters(), options.rate, (0.9, 0.98), weight_decay=0.01)
         self.basis = expression_basis().to(self.device)
@@ -172,7 +187,7 @@ class SpeechTraining:
         share = self.set_rate()
         segments = pool.segments(self.options.batch)
         with self._autocast():
-            rows = self.networks.encode(make_noisy(segments.samples))
+            rows = self.networks.encode(make_noisy(change_voice(segments.samples)))
             kept = rows[:, :, FIRST_ROW:LAST_ROW]
             logits, shapes = self.networks.phone_head(kept).float(), self.networks.unit_head(kept).float()
         phones, units = row_labels(segments)
@@ -198,6 +213,10 @@ class SpeechTraining:
         for group in self.optimiser.param_groups:
             group["lr"] = self.options.rate * curve * min(1.0, (self.step + 1) / self.options.warmup)
         return share
+
+    def set_length(self, seconds: float) -> None:
+        """Change the length of the whole schedule."""
+        self.options = replace(self.options, seconds=max(seconds, 1.0))
 
     def save(self) -> None:
         """Checkpoint, and export of the running means (the training heads are left out)."""

@@ -9,7 +9,8 @@ the last checkpoint. ``--seconds`` is the length of the whole schedule, over all
 import argparse
 import logging
 import time
-from dataclasses import fields
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields, replace
 from pathlib import Path
 
 import torch
@@ -20,7 +21,7 @@ from training.renderer_training import Pictures, RendererOptions, RendererTraini
 
 log = logging.getLogger(__name__)
 
-LOG_EVERY_S, SAVE_EVERY_S, SCORE_EVERY_S = 15.0, 60.0, 150.0
+LOG_EVERY_S, SAVE_EVERY_S, SCORE_EVERY_S, LOOK_EVERY_S = 15.0, 60.0, 150.0, 5.0
 
 
 def load_pictures(options: RendererOptions) -> Pictures:
@@ -42,7 +43,41 @@ def load_pictures(options: RendererOptions) -> Pictures:
     return Pictures(filled, held_out, anchor, anchor_held, extra)
 
 
-def run_training(training: RendererTraining, pictures: Pictures, *, max_steps: int | None = None) -> None:
+class FreshAnchor:
+    """Looks now and then for better pictures of the demo's person, and reads them while training goes on.
+
+    Args:
+        path: archive that appears or is replaced while training runs; None for none.
+        device: where the pictures go.
+        beside: reads them.
+    """
+
+    def __init__(self, path: Path | None, device: torch.device, beside: ThreadPoolExecutor) -> None:
+        self._path, self._device, self._beside = path, device, beside
+        self._seen = self._looked = 0.0
+        self._waiting: Future[tuple[PictureSet, PictureSet]] | None = None
+
+    def look(self, pictures: Pictures) -> Pictures:
+        """The pictures, with the archive in place of the anchor's if there is a new one."""
+        now = time.monotonic()
+        if self._path is None or now - self._looked < LOOK_EVERY_S:
+            return pictures
+        self._looked = now
+        if self._waiting is not None and self._waiting.done():
+            anchor, held = self._waiting.result()
+            self._waiting = None
+            log.info("%d fresh anchor frames", anchor.images.shape[1] - 1)
+            return replace(pictures, anchor=anchor, anchor_held=held, extra=None, is_fresh=True)
+        changed = self._path.stat().st_mtime if self._path.exists() else 0.0
+        if changed > self._seen and self._waiting is None:
+            self._seen = changed
+            self._waiting = self._beside.submit(load_packed, self._path, self._device)
+        return pictures
+
+
+def run_training(
+    training: RendererTraining, pictures: Pictures, *, fresh: FreshAnchor | None = None, max_steps: int | None = None
+) -> None:
     """Train until the schedule is over, logging, scoring and saving on the way."""
     began = logged = saved = scored = time.monotonic()
     before_s, first_step = training.elapsed_s, training.step
@@ -50,6 +85,7 @@ def run_training(training: RendererTraining, pictures: Pictures, *, max_steps: i
     while training.elapsed_s < training.options.seconds and (
         max_steps is None or training.step - first_step < max_steps
     ):
+        pictures = fresh.look(pictures) if fresh is not None else pictures
         for name, value in training.train_step(pictures).items():
             sums.setdefault(name, []).append(value.detach())
         now = time.monotonic()
@@ -101,7 +137,15 @@ def main() -> None:
     training = RendererTraining(options)
     if training.resume():
         log.info("resumed at step %d, %.0f s", training.step, training.elapsed_s)
-    run_training(training, load_pictures(options))
+    with ThreadPoolExecutor(1) as beside:
+        waiting = beside.submit(load_pictures, options)
+        if options.compiled:
+            training.warm_up()
+            log.info("compiled")
+        pictures = waiting.result()
+        if options.until:
+            training.set_length(training.elapsed_s + options.until - time.time())
+        run_training(training, pictures, fresh=FreshAnchor(options.fresh_anchor, training.device, beside))
 
 
 if __name__ == "__main__":

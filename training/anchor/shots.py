@@ -15,6 +15,10 @@ HELD_OUT = range(1, 13)
 REST_SMILE = 0.18
 REST_GAZE_UP = 0.25
 MAX_JAW = 0.65
+CALM_SHARE = 0.7  # of the training frames hold the head as the loop does
+CALM_SPREAD_DEG = (1.3, 2.0, 0.9)
+WIDE_SPREAD_DEG = (4.0, 6.0, 2.5)
+REST_SHARE = 0.15  # of the training frames keep the mouth at rest
 SEED_BASE = 1000
 
 Angles = tuple[float, float, float]
@@ -87,20 +91,27 @@ def _gaze(rng: np.random.Generator) -> dict[str, float]:
     return {f"eyeLook{left}Left": abs(aside), f"eyeLook{right}Right": abs(aside)}
 
 
+def _blink(rng: np.random.Generator, units: dict[str, float]) -> None:
+    """Close the lids partly or fully; the gaze comes down with them, as in the loop."""
+    closed = rng.random() ** 0.7
+    _add(units, both(eyeBlink=closed, eyeLookUp=-REST_GAZE_UP * closed))
+
+
 def training_shot(index: int) -> Shot:
     """Frame ``index`` of the training set: 0 is neutral, the rest mix mouth shapes, blinks, brows, gaze and poses."""
     if index == 0:
         return neutral()
     rng = np.random.default_rng(SEED_BASE + index)
-    units = _speech_mouth(rng)
-    _add(units, both(mouthSmile=rng.uniform(0, 0.35), eyeLookUp=REST_GAZE_UP))
-    if rng.random() < 0.35:
-        _add(units, both(eyeBlink=rng.random() ** 0.5))
+    units: dict[str, float] = {} if rng.random() < REST_SHARE else _speech_mouth(rng)
+    _add(units, both(mouthSmile=rng.uniform(0, 2 * REST_SMILE), eyeLookUp=REST_GAZE_UP))
+    if rng.random() < 0.4:
+        _blink(rng, units)
     if rng.random() < 0.5:
         _add(units, {"browInnerUp": rng.uniform(0, 0.3)})
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         _add(units, _gaze(rng))
-    pitch, yaw, roll = rng.normal(0, (3.0, 5.0, 2.0))
+    spread = CALM_SPREAD_DEG if rng.random() < CALM_SHARE else WIDE_SPREAD_DEG
+    pitch, yaw, roll = rng.normal(0, spread)
     right, up = rng.normal(0, 0.015, 2)
     plain = {name: float(weight) for name, weight in units.items()}
     return Shot(plain, (float(pitch), float(yaw), float(roll)), (float(right), float(up), 0.0))

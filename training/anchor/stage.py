@@ -5,15 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import bpy
-import numpy as np
 from mathutils import Vector
-from scipy.ndimage import gaussian_filter
-
-from training.anchor.mesh import Floats
 
 CAMERA_DISTANCE = 16.0
-BACKDROP_DISTANCE = 13.0
-BACKDROP_HALF_WIDTH = 7.0
 
 
 @dataclass(frozen=True)
@@ -28,90 +22,74 @@ FACE = Framing(10.5, -0.35)
 WIDE = Framing(14.5, -0.45)
 
 
-def fresh_scene(threads: int) -> Any:
-    """An empty Cycles scene on the CPU with the denoiser on."""
+@dataclass(frozen=True)
+class Quality:
+    """How well to render.
+
+    Attributes:
+        samples: most samples per pixel.
+        noise: pixels whose estimated noise is below this get no more samples.
+        seed: the same in every frame, so that what rests keeps its grain.
+        denoise_on_cpu: even where the graphics device renders.
+    """
+
+    samples: int
+    noise: float
+    seed: int
+    denoise_on_cpu: bool
+
+
+def fresh_scene() -> Any:
+    """An empty Cycles scene."""
     bpy.ops.wm.read_factory_settings(use_empty=True)
     scene = bpy.context.scene
     scene.render.engine = "CYCLES"
     cycles = scene.cycles
-    cycles.device = "CPU"
-    cycles.use_denoising = True
-    cycles.denoiser = "OPENIMAGEDENOISE"
-    cycles.denoising_prefilter = "ACCURATE"
-    cycles.denoising_quality = "BALANCED"
     cycles.use_light_tree = False
     cycles.max_bounces = 6
     cycles.transparent_max_bounces = 8
-    cycles.use_adaptive_sampling = True
-    cycles.adaptive_threshold = 0.03
     scene.cycles_curves.shape = "RIBBONS"
-    scene.render.threads_mode = "FIXED"
-    scene.render.threads = threads
-    scene.render.use_persistent_data = True
     scene.view_settings.view_transform = "AgX"
     scene.view_settings.look = "AgX - Medium High Contrast"
     scene.render.image_settings.file_format = "PNG"
     return scene
 
 
-def _stripe(x: Floats, centre: float, half_width: float, softness: float) -> Floats:
-    edge = (half_width - np.abs(x - centre)) / softness
-    return np.asarray(np.clip(edge + 0.5, 0, 1))
+def choose_device(scene: Any, device: str, threads: int) -> None:
+    """Render on the ``cpu`` with so many threads, or on the first ``cuda`` device.
+
+    Raises:
+        RuntimeError: no CUDA device is there.
+    """
+    scene.render.threads_mode = "FIXED"
+    scene.render.threads = threads
+    scene.render.use_persistent_data = True
+    scene.cycles.device = "GPU" if device == "cuda" else "CPU"
+    if device != "cuda":
+        return
+    preferences = bpy.context.preferences.addons["cycles"].preferences
+    preferences.compute_device_type = "CUDA"
+    graphics = [entry for entry in preferences.get_devices_for_type("CUDA") if entry.type == "CUDA"]
+    if not graphics:
+        raise RuntimeError("Cycles finds no CUDA device: use --device cpu")
+    for entry in preferences.devices:
+        entry.use = entry is graphics[0]
 
 
-def backdrop_picture(size: int = 1024) -> Floats:
-    """(size, size, 3) linear light of an out-of-focus newsroom wall, bottom row first, x and y in -7..7 decimetres."""
-    y, x = np.mgrid[0:size, 0:size] * (2 * BACKDROP_HALF_WIDTH / (size - 1)) - BACKDROP_HALF_WIDTH
-    halo = np.exp(-(((x + 0.3) / 3.4) ** 2) - ((y - 0.2) / 3.0) ** 2)
-    wall = np.array([0.018, 0.040, 0.090]) * (1.0 + 0.9 * halo)[..., None]
-    for centre, half_width, colour in (
-        (-2.75, 0.95, (0.070, 0.19, 0.36)),
-        (0.95, 1.00, (0.050, 0.15, 0.33)),
-        (4.35, 0.85, (0.070, 0.20, 0.37)),
-        (-6.2, 0.80, (0.060, 0.17, 0.34)),
-    ):
-        panel = _stripe(x, centre, half_width, 0.1) * (0.72 + 0.28 * np.clip((y + 4) / 7, 0, 1))
-        wall = wall + panel[..., None] * np.array(colour)
-    for centre, colour, at in (
-        (2.55, (0.55, 0.70, 0.85), x),
-        (-1.25, (0.10, 0.20, 0.32), x),
-        (-1.72, (0.75, 0.60, 0.38), y),
-    ):
-        wall = np.maximum(wall, _stripe(at, centre, 0.055, 0.03)[..., None] * np.array(colour))
-    below = np.clip((-1.80 - y) / 0.1, 0, 1)[..., None]
-    wall = wall * (1 - 0.55 * below)
-    blur = 0.10 * size / (2 * BACKDROP_HALF_WIDTH)
-    return np.stack([gaussian_filter(wall[..., channel], blur) for channel in range(3)], -1)
-
-
-def add_backdrop(eye_height: float) -> None:
-    """A glowing picture behind the anchor; soft by itself, so that it needs no depth of field and has no noise."""
-    picture = backdrop_picture()
-    size = picture.shape[0]
-    image = bpy.data.images.new("backdrop", size, size, float_buffer=True)
-    image.colorspace_settings.name = "Linear Rec.709"
-    pixels = np.concatenate([picture, np.ones((size, size, 1))], -1).astype(np.float32)
-    image.pixels.foreach_set(pixels.reshape(-1))
-    image.update()
-    image.pack()
-    half, depth = BACKDROP_HALF_WIDTH, BACKDROP_DISTANCE
-    corners = [(x, depth, eye_height + z) for x, z in ((-half, -half), (half, -half), (half, half), (-half, half))]
-    mesh = bpy.data.meshes.new("backdrop")
-    mesh.from_pydata(corners, [], [(0, 1, 2, 3)])
-    layer = mesh.uv_layers.new(name="UV")
-    layer.data.foreach_set("uv", np.array([0, 0, 1, 0, 1, 1, 0, 1], np.float32))
-    material = bpy.data.materials.new("backdrop")
-    material.use_nodes = True
-    tree = material.node_tree
-    tree.nodes.clear()
-    texture = tree.nodes.new("ShaderNodeTexImage")
-    texture.image = image
-    glow = tree.nodes.new("ShaderNodeEmission")
-    tree.links.new(texture.outputs[0], glow.inputs[0])
-    tree.links.new(glow.outputs[0], tree.nodes.new("ShaderNodeOutputMaterial").inputs[0])
-    material.cycles.emission_sampling = "NONE"
-    mesh.materials.append(material)
-    bpy.context.scene.collection.objects.link(bpy.data.objects.new("backdrop", mesh))
+def set_quality(scene: Any, quality: Quality) -> None:
+    """Set sampling, and the denoiser that colour and direction of the surfaces guide."""
+    cycles = scene.cycles
+    cycles.samples = quality.samples
+    cycles.use_adaptive_sampling = True
+    cycles.adaptive_threshold = quality.noise
+    cycles.seed = quality.seed
+    cycles.use_animated_seed = False
+    cycles.use_denoising = True
+    cycles.denoiser = "OPENIMAGEDENOISE"
+    cycles.denoising_use_gpu = cycles.device == "GPU" and not quality.denoise_on_cpu
+    cycles.denoising_input_passes = "RGB_ALBEDO_NORMAL"
+    cycles.denoising_prefilter = "ACCURATE"
+    cycles.denoising_quality = "BALANCED"
 
 
 def _area_light(name: str, at: Vector, towards: Vector, size: float, watts: float, colour: tuple[float, ...]) -> None:
@@ -141,8 +119,8 @@ def add_lights(eye_height: float) -> None:
     _area_light("rim right", Vector((-5, 5, eye_height + 3)), crown, 2, 260, (1, 0.95, 0.9))
 
 
-def add_camera(eye_height: float) -> Any:
-    """A camera on the face axis; aim it with :func:`frame`."""
+def add_camera(eye_height: float) -> None:
+    """The scene's camera on the face axis; aim it with :func:`frame`."""
     lens = bpy.data.cameras.new("camera")
     lens.sensor_fit = "AUTO"
     lens.lens_unit = "FOV"
@@ -152,7 +130,6 @@ def add_camera(eye_height: float) -> Any:
     scene = bpy.context.scene
     scene.collection.objects.link(camera)
     scene.camera = camera
-    return camera
 
 
 def frame(camera: Any, framing: Framing, eye_height: float) -> None:
