@@ -25,13 +25,10 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # a checkout that is not installed
 
-from newsstudio_ditto.maths.colour import rgb_to_yuv420
-from newsstudio_ditto.maths.paste import PasteWindow
-from newsstudio_ditto.networks.bundle import ModelBundle, seeded_bundle
+from newsstudio_ditto.bench.reference import ReferenceWay
+from newsstudio_ditto.networks.bundle import seeded_bundle
 from newsstudio_ditto.networks.config import MINI, OFFICIAL, BundleConfig
 from newsstudio_ditto.render.engine import Engine, compute_dtype
-from newsstudio_ditto.render.motion import GuidedStep
-from newsstudio_ditto.render.paste import paste_back
 
 MAX_MEAN_LEVELS, MIN_PSNR_DB = 2.0, 40.0
 FLOOR_MS_PER_FRAME = 1.56  # 1.23 TFLOP at 790 TFLOP/s, H200; docs of the measured ceilings
@@ -88,25 +85,6 @@ def timed(function: Callable[[], object], device: torch.device, frames: int, *, 
     }
 
 
-def reference_way(bundle: ModelBundle, inputs: Inputs) -> Callable[[], object]:
-    """One frame as the public reference runs it: autocast, and numpy at every network's door."""
-    device = inputs.volume.device
-    arrays = [part[:1].cpu().numpy() for part in (inputs.volume, inputs.source_keypoints, inputs.driving_keypoints)]
-
-    def enter(array: np.ndarray[Any, Any]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    @torch.no_grad()
-    def run() -> np.ndarray[Any, Any]:
-        with torch.autocast(device.type, dtype=torch.float16, enabled=device.type == "cuda"):
-            feature = bundle.warp(*(enter(array) for array in arrays)).float().cpu().numpy()
-        with torch.autocast(device.type, dtype=torch.float16, enabled=device.type == "cuda"):
-            image = bundle.decoder(enter(feature)).float().cpu().numpy()
-        return np.asarray(np.clip(image[0].transpose(1, 2, 0), 0, 1) * 255)
-
-    return run
-
-
 def check_batch(size: int, graph: Engine, eager: Engine, exact: Engine, runs: int) -> dict[str, Any]:
     """Accuracy on two inputs, then times, for one batch size."""
     config, device = graph.bundle.config, graph.device
@@ -130,34 +108,6 @@ def check_batch(size: int, graph: Engine, eager: Engine, exact: Engine, runs: in
     }
 
 
-def time_paste(device: torch.device, runs: int, *, frame: tuple[int, int], side: int, size: int) -> dict[str, float]:
-    """Paste-back and colour conversion of resident frames."""
-    draw = torch.Generator().manual_seed(SEED)
-    window = PasteWindow(0, 0, frame[0] // 4 * 2, frame[1] // 4 * 2)
-    shape = (size, window.height, window.width)
-    frames = torch.randint(0, 256, (size, 3, *frame), dtype=torch.uint8, generator=draw).to(device)
-    images = torch.rand(size, 3, side, side, generator=draw).to(device)
-    grids = (torch.rand(*shape, 2, generator=draw) * 2 - 1).to(device)
-    alphas = torch.randint(0, 256, (size, 1, *shape[1:]), dtype=torch.uint8, generator=draw).to(device)
-    valid = torch.ones(size, dtype=torch.bool, device=device)
-
-    def run() -> Tensor:
-        return rgb_to_yuv420(paste_back(frames, images, grids, alphas, valid, window))
-
-    return timed(run, device, size, runs=runs)
-
-
-@torch.no_grad()
-def time_motion_step(bundle: ModelBundle, device: torch.device, runs: int, *, is_graphed: bool) -> dict[str, float]:
-    """One guided denoising step of one window; ``median_ms`` is per step."""
-    settings, draw = bundle.config.networks.motion_diffusion, torch.Generator().manual_seed(SEED)
-    step = GuidedStep(bundle.motion_diffusion, is_graphed=is_graphed)
-    encoded = step.encode(torch.randn(80, settings.condition_dim, generator=draw), 2.0)
-    noisy = torch.randn(1, 80, 265, generator=draw).to(device)
-    first_frame, time_index = torch.zeros(1, 265, device=device), torch.full((1,), 500, device=device)
-    return timed(lambda: step.predict(noisy, first_frame, encoded, time_index, 2.0), device, 1, runs=runs)
-
-
 def measure(
     config: BundleConfig, device: torch.device, sizes: list[int], runs: int, *, is_tiny: bool
 ) -> dict[str, Any]:
@@ -170,9 +120,10 @@ def measure(
     exact = Engine(full, device=device, eager=True, batch_sizes=sizes)
     capture_s = graph.warm_up()
     batches = [check_batch(size, graph, eager, exact, runs) for size in sizes]
-    reference = timed(reference_way(full, Inputs.draw(config, 1, SEED, device)), device, 1, runs=runs)
+    one = Inputs.draw(config, 1, SEED, device)
+    arrays = [part.float().cpu().numpy() for part in (one.volume, one.source_keypoints, one.driving_keypoints)]
+    reference = timed(lambda: ReferenceWay(full).face(*arrays), device, 1, runs=runs)
     best = min(batch["graph"]["median_ms"] for batch in batches)
-    frame, side = ((96, 128), 64) if is_tiny else ((1080, 1920), 512)
     return {
         "is_graphed": graph.is_graphed,
         "capture_s": round(capture_s, 3),
@@ -180,9 +131,6 @@ def measure(
         "reference_way": reference,
         "times_faster_than_reference_way": round(reference["median_ms"] / best, 2),
         "share_of_floor": None if is_tiny else round(FLOOR_MS_PER_FRAME / best, 3),
-        "paste_and_colour": time_paste(device, runs, frame=frame, side=side, size=sizes[-1]),
-        "motion_step": time_motion_step(reduced, device, runs, is_graphed=graph.is_graphed),
-        "motion_step_eager": time_motion_step(reduced, device, runs, is_graphed=False),
     }
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # a checkout that is not installed
 
-from benchmarks.packet_memory import PeakMemory
+from newsstudio_ditto.bench.output import PeakMemory
 from newsstudio_ditto.networks.config import OFFICIAL
 from newsstudio_ditto.networks.manifest import (
     FORMAT,

@@ -11,59 +11,18 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # a checkout that is not installed
 
-from benchmarks.packet_samples import (
-    AVATAR,
-    GENERATION,
-    describe_run,
-    full_width_lengths,
-    noise_stream,
-    print_table,
-)
+from benchmarks.packet_samples import full_width_lengths, noise_stream
+from newsstudio_ditto.bench.output import PeakMemory
+from newsstudio_ditto.bench.report import markdown_table
+from newsstudio_ditto.bench.timing import describe_run
 from newsstudio_ditto.packet.writer import write_part
 
 PARTS_WRITTEN = ("f_s", "frames")
-_SAMPLE_EVERY_S = 0.005
-
-
-def read_memory_mb() -> tuple[float, float]:
-    """RssAnon and RssFile of this process, in MB."""
-    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    anonymous, mapped = (int(fields[name].split()[0]) / 1000 for name in ("RssAnon", "RssFile"))
-    return anonymous, mapped
-
-
-class PeakMemory:
-    """Samples memory in a thread while its context lasts."""
-
-    def __init__(self) -> None:
-        """Note where memory stands."""
-        self.before_mb, self.file_mb = read_memory_mb()
-        self.peak_mb = self.before_mb
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, name="memory-sampler")
-
-    def __enter__(self) -> "PeakMemory":
-        """Start sampling."""
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Take a last sample and stop."""
-        self._stop.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while True:
-            anonymous, mapped = read_memory_mb()
-            self.peak_mb, self.file_mb = max(self.peak_mb, anonymous), max(self.file_mb, mapped)
-            if self._stop.wait(_SAMPLE_EVERY_S):
-                return
 
 
 def write_and_sample(folder: Path, num_frames: int, height: int, width: int) -> dict[str, float]:
@@ -72,7 +31,7 @@ def write_and_sample(folder: Path, num_frames: int, height: int, width: int) -> 
     started = time.perf_counter()
     with PeakMemory() as memory:
         records = [
-            write_part(folder, noise_stream(part, lengths), generation=GENERATION, avatar_id=AVATAR)
+            write_part(folder, noise_stream(part, lengths), generation="0" * 64, avatar_id="bench")
             for part in PARTS_WRITTEN
         ]
     seconds = time.perf_counter() - started
@@ -81,7 +40,7 @@ def write_and_sample(folder: Path, num_frames: int, height: int, width: int) -> 
         "frames": num_frames,
         "written_mb": round(num_bytes / 1e6, 1),
         "peak_private_mb": round(memory.peak_mb, 1),
-        "added_private_mb": round(memory.peak_mb - memory.before_mb, 1),
+        "added_private_mb": round(memory.added_mb, 1),
         "peak_file_pages_mb": round(memory.file_mb, 1),
         "seconds": round(seconds, 2),
         "mb_per_second": round(num_bytes / 1e6 / seconds, 1),
@@ -118,7 +77,7 @@ def main() -> None:
     if str(options.json) == "-":
         print(json.dumps(result, indent=2))
         return
-    print_table([tuple(cases[0]), *(tuple(case.values()) for case in cases)])
+    print("\n".join(markdown_table([tuple(cases[0]), *(tuple(case.values()) for case in cases)])))
     print(f"peak at {options.frames[-1]} frames / peak at {options.frames[0]} frames: {growth:.3f}")
     print(json.dumps(result["run"]))
 

@@ -25,28 +25,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from newsstudio_ditto.bench.samples import PacketShape, make_packet
 from newsstudio_ditto.daemon.live.encoder import FragmentEncoder
 from newsstudio_ditto.daemon.live.motion import LiveOptions
 from newsstudio_ditto.daemon.live.session import LiveReport, LiveSession, LiveSink
 from newsstudio_ditto.errors import FfmpegError
-from newsstudio_ditto.maths.feather import feather_mask
-from newsstudio_ditto.maths.keypoints import decode_head_pose, pose_keypoints, rotation_matrix
-from newsstudio_ditto.maths.paste import PasteWindow, paste_grid, warped_alpha
 from newsstudio_ditto.media.ffmpeg import preflight
-from newsstudio_ditto.networks.bundle import ModelBundle, seeded_bundle
+from newsstudio_ditto.networks.bundle import seeded_bundle
 from newsstudio_ditto.networks.config import BundleConfig
-from newsstudio_ditto.packet.meta import MetaFields
 from newsstudio_ditto.packet.reader import Packet
-from newsstudio_ditto.packet.spec import TENSOR_PARTS, FrameSize
-from newsstudio_ditto.packet.store import AvatarStore
-from newsstudio_ditto.packet.writer import PartStream, write_part
+from newsstudio_ditto.packet.spec import FrameSize
 from newsstudio_ditto.render.engine import Engine, choose_device, compute_dtype
 from newsstudio_ditto.render.pipeline import Frame
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
 
-GENERATION = "b3" * 32
 CHUNK = SAMPLE_RATE_HZ // 25
 
 
@@ -55,59 +48,6 @@ def loudness(seconds: float) -> bytes:
     time_s = np.arange(round(seconds * SAMPLE_RATE_HZ)) / SAMPLE_RATE_HZ
     wave = np.sin(2 * np.pi * 180 * time_s) * (0.55 + 0.45 * np.sin(2 * np.pi * 4 * time_s))
     return (9000 * wave).astype("<i2").tobytes()
-
-
-def make_packet(root: Path, bundle: ModelBundle, frame: FrameSize, crop_px: int, num_frames: int) -> Packet:
-    """A packet of random pictures whose face fills about a third of the frame."""
-    draw = torch.Generator().manual_seed(1)
-    side = min(frame) * 2 // 3 // 2 * 2
-    window = PasteWindow((frame.height - side) // 4 * 2, (frame.width - side) // 4 * 2, side, side)
-    scale = side / crop_px
-    matrix = np.array([[scale, 0, window.left], [0, scale, window.top], [0, 0, 1.0]])
-    grid = paste_grid(np.linalg.inv(matrix), window, crop_px)
-    alpha = torch.from_numpy(warped_alpha(grid, feather_mask(crop_px, crop_px)))
-    shape = bundle.config.networks.appearance
-    volume = (num_frames, shape.volume_channels, shape.volume_depth, shape.volume_px, shape.volume_px)
-    parts: dict[str, dict[str, Tensor]] = {
-        "f_s": {"f_s": torch.randn(volume, generator=draw).half()},
-        "keypoints": _keypoints(num_frames, draw),
-        "grids": {"grids": torch.from_numpy(grid).expand(num_frames, -1, -1, -1).contiguous()},
-        "masks": {"masks": alpha.expand(num_frames, -1, -1, -1).contiguous()},
-        "frames": {"frames": torch.randint(0, 256, (num_frames, 3, *frame), dtype=torch.uint8, generator=draw)},
-    }
-    store = AvatarStore(root)
-    for name in TENSOR_PARTS:
-        shapes = {key: tuple(tensor.shape) for key, tensor in parts[name].items()}
-        stream = PartStream(name, shapes, iter([parts[name]]), stage_version=f"{name}.1")
-        write_part(store.bench("anna"), stream, generation=GENERATION, avatar_id="anna")
-    known = MetaFields(
-        generation=GENERATION,
-        stage_version="meta.1",
-        eye_open=torch.rand(num_frames, 2, generator=draw),
-        eye_ball=torch.randn(num_frames, 6, generator=draw),
-        sc=torch.randn(63, generator=draw),
-        crop_to_original=torch.from_numpy(np.tile(matrix, (num_frames, 1, 1))).float(),
-        face_valid=torch.ones(num_frames, dtype=torch.bool),
-        paste_window=window,
-        frame_size=frame,
-        window="tight",
-        fps_rule="25",
-        colour="RGB",
-        crop=bundle.config.crop,
-        source_hash="00" * 32,
-        model_fingerprint=bundle.fingerprint,
-    )
-    return store.seal("anna", known)
-
-
-def _keypoints(num_frames: int, draw: torch.Generator) -> dict[str, Tensor]:
-    canonical = (0.3 * torch.randn(1, 21, 3, generator=draw)).expand(num_frames, -1, -1).contiguous()
-    poses = {key: torch.randn(num_frames, 66, generator=draw) for key in ("pitch", "yaw", "roll")}
-    shift, expression = torch.zeros(num_frames, 3), 0.02 * torch.randn(num_frames, 63, generator=draw)
-    scale = torch.full((num_frames, 1), 1.3)
-    rotation = rotation_matrix(*(decode_head_pose(poses[key]) for key in ("pitch", "yaw", "roll")))
-    posed = pose_keypoints(canonical, rotation, expression.unflatten(1, (21, 3)), scale, shift)
-    return {"kp": canonical, **poses, "t": shift, "exp": expression, "scale": scale, "x_s": posed}
 
 
 class _Nowhere:
@@ -225,7 +165,7 @@ def prepare(told: argparse.Namespace, root: Path) -> Bench:
     except FfmpegError:
         has_encoder = False
     options = LiveOptions(overlap_frames=told.overlap, num_steps=told.steps)
-    return Bench(make_packet(root, bundle, frame, crop_px, num_frames), engine, options, has_encoder)
+    return Bench(make_packet(root, bundle, PacketShape(frame, num_frames, crop_px)), engine, options, has_encoder)
 
 
 def main() -> None:

@@ -1,8 +1,10 @@
 """The one place where packet, speech, engine and sink are put together: for command line, daemon and Dagster alike."""
 
 import logging
-from contextlib import closing
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,21 +12,28 @@ from torch import Tensor
 
 from newsstudio_ditto import __version__
 from newsstudio_ditto.config import RenderOptions
+from newsstudio_ditto.controls import ControlOptions
+from newsstudio_ditto.lip_truth import LipCheck
 from newsstudio_ditto.media.decode import read_speech
 from newsstudio_ditto.media.ffmpeg import choose_encoder
+from newsstudio_ditto.media.loudness import SpeechOutline
 from newsstudio_ditto.media.sink import FfmpegSink
+from newsstudio_ditto.output_truth import LIPS_TAG, VideoTruth, judge_video
+from newsstudio_ditto.packet.files import reporting_refusals
 from newsstudio_ditto.packet.fingerprint import hash_file
 from newsstudio_ditto.packet.reader import Packet, open_packet
 from newsstudio_ditto.preparation import PacketBuild, build_packet
 from newsstudio_ditto.progress import OnProgress
+from newsstudio_ditto.remarks import packet_remarks
 from newsstudio_ditto.render.clock import StageClock
-from newsstudio_ditto.render.engine import Engine, choose_device, warm_bundle, warm_engine
-from newsstudio_ditto.render.motion import sample_motion
-from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, check_controls, plan_frames, render_plan
+from newsstudio_ditto.render.engine import Engine
+from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, check_controls, render_plan
 from newsstudio_ditto.render.prefetch import prefetch
-from newsstudio_ditto.stages.speech import compute_speech_features
+from newsstudio_ditto.render.speech_plan import SpeechPlanner
+from newsstudio_ditto.render.warming import open_engines, warm_up
+from newsstudio_ditto.stages.speech import iterate_speech_features
 from newsstudio_ditto.storage import DEFAULT_MODEL
-from newsstudio_ditto.units import FRAME_RATE_HZ
+from newsstudio_ditto.units import FRAME_RATE_HZ, count_frames
 
 __all__ = ["PacketBuild", "RenderReport", "build_packet", "provenance", "render_video"]
 
@@ -38,11 +47,14 @@ class RenderReport:
     Args:
         output: the finished video.
         num_frames: frames written.
-        seconds: wall time by stage: open, speech_features, motion, pre_stitch, warm_up, render, total.
+        seconds: wall time by stage: open, load (weights), warm_up (captured graphs), speech_features, motion,
+            pre_stitch, render, check, total. Features and motion count up to those of the first frames; the rest of
+            them is made while frames are rendered.
         fps: frames a second while rendering and encoding.
-        device: where the networks ran.
+        device: where the networks ran; several are separated by commas.
         mode: whether the engine replayed CUDA graphs or ran eagerly.
         warnings: what the reader of the video should know.
+        checked: what the finished video was measured to be.
     """
 
     output: Path
@@ -52,12 +64,14 @@ class RenderReport:
     device: str
     mode: Literal["graph", "eager"]
     warnings: tuple[str, ...] = ()
+    checked: dict[str, float] = field(default_factory=dict)
 
     def to_plain(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {**asdict(self), "output": str(self.output), "warnings": list(self.warnings)}
 
 
+@reporting_refusals()
 def render_video(
     packet_folder: Path,
     speech: Path,
@@ -65,8 +79,10 @@ def render_video(
     *,
     model: str | None = None,
     options: RenderOptions | None = None,
-    engine: Engine | None = None,
+    engine: Engine | Sequence[Engine] | None = None,
     motion: Tensor | None = None,
+    motion_controls: ControlOptions | None = None,
+    lips: LipCheck = "off",
     on_progress: OnProgress | None = None,
 ) -> RenderReport:
     """Render a talking video: an avatar's packet says a speech.
@@ -77,33 +93,44 @@ def render_video(
         output: the video; it appears under this name when it is complete.
         model: name or folder of the model bundle; None takes the one that the packet names.
         options: sampling, controls, engine and encoder.
-        engine: a warm engine; None takes the process's own for model and device.
+        engine: a warm engine, or several of one model on different devices, which share the frames; None takes the
+            process's own for model and device.
         motion: (T, 265) driving motion made earlier for this avatar and speech; None makes it.
+        motion_controls: controls that ``motion`` was made under; those of ``options`` may ask it for nothing else.
+        lips: how much of the finished video is searched for lips that stand still or lag; everything else about it is
+            checked always, before it gets its name.
         on_progress: called with (frames done, frames in all).
 
     Raises:
         UsageError: the model cannot do what a control asks for.
         PacketError: the packet is missing, damaged, mixed, or made for another model.
-        MediaError: the speech cannot be read or is empty, or FFmpeg failed.
-        DeviceError: the device is not there.
+        MediaError: the speech cannot be read or is empty, FFmpeg failed, or the finished video is not what was asked
+            for.
+        DeviceError: the device is not there, or its memory does not suffice.
     """
     options = options or RenderOptions()
     clock = StageClock()
     with clock.stage("open"):
         packet = open_packet(packet_folder)
-    with clock.stage("warm_up"):
-        engine = engine or _warm_engine_for(packet, model, options)
-    packet.expect_model(engine.bundle.fingerprint)
-    check_controls(packet, engine.bundle.config, options.controls, has_motion=motion is not None)
-    with engine.busy:
-        plan = _plan(packet, speech, engine, options, motion, clock)
-        with clock.stage("warm_up"):
-            if options.batch_size is not None:
-                engine.include_batch_size(options.batch_size)
-            engine.warm_up()
-        with clock.stage("render"):
-            _write(packet, plan, engine, speech, output, options, on_progress)
-    return _report(packet, plan, engine, output, options, clock)
+    if engine is None:
+        name = model or str(packet.meta.options.get("model") or DEFAULT_MODEL)
+        engines = open_engines(name, packet, options, clock)
+    else:
+        engines = [engine] if isinstance(engine, Engine) else list(engine)
+    first = engines[0]
+    packet.expect_model(first.bundle.fingerprint)
+    is_made = motion is not None and motion_controls != options.controls
+    check_controls(packet, first.bundle.config, options.controls, has_motion=is_made)
+    with ExitStack() as busy:
+        for each in engines:
+            busy.enter_context(each.busy)
+        warm_up(engines, options, has_motion=motion is not None, clock=clock)
+        speaking = _plan(packet, speech, first, options, motion, clock)
+        tags = provenance(packet, options, speech) | {LIPS_TAG: _lips(first, options.controls)}
+        judge = _Judge(output, speaking.outline, packet, lips, clock)
+        with clock.stage("render"), closing(speaking.plans):
+            _write(packet, speaking, engines, speech, output, options, tags, judge, on_progress)
+    return _report(packet, speaking.num_frames, engines, output, options, clock, judge.found)
 
 
 def provenance(packet: Packet, options: RenderOptions, speech: Path) -> dict[str, str]:
@@ -120,46 +147,68 @@ def provenance(packet: Packet, options: RenderOptions, speech: Path) -> dict[str
     }
 
 
-def _warm_engine_for(packet: Packet, model: str | None, options: RenderOptions) -> Engine:
-    device = choose_device(options.device)
-    bundle = warm_bundle(model or str(packet.meta.options.get("model") or DEFAULT_MODEL), device)
-    packet.expect_model(bundle.fingerprint)  # before anything is captured
-    return warm_engine(bundle, device, eager=options.eager)
+@dataclass(frozen=True)
+class _Speaking:
+    """A speech as it is about to be rendered.
+
+    Args:
+        num_frames: T.
+        plans: of the frames, made while they are rendered.
+        outline: what is kept of the speech.
+    """
+
+    num_frames: int
+    plans: Generator[FramePlan, None, None]
+    outline: SpeechOutline
 
 
 def _plan(
     packet: Packet, speech: Path, engine: Engine, options: RenderOptions, motion: Tensor | None, clock: StageClock
-) -> FramePlan:
-    bundle = engine.bundle
-    if motion is None:
-        with clock.stage("speech_features"):
-            features = compute_speech_features(read_speech(speech), bundle)
-        with clock.stage("motion"):
-            motion = sample_motion(
-                bundle,
-                features,
-                packet,
-                options.sampling,
-                engine.device,
-                step=engine.guided_step,
-                controls=options.controls,
-            )
+) -> _Speaking:
+    with clock.stage("speech_features"):
+        samples = read_speech(speech)
+        outline = SpeechOutline.of(samples)
+        features = iterate_speech_features(samples, engine.bundle, encoder=engine.speech_encoder)
+        heard = [next(features)] if motion is None else []
+    num_frames = count_frames(len(samples)) if motion is None else len(motion)
     with clock.stage("pre_stitch"):
-        motion = motion.to(engine.device)
-        return plan_frames(packet, motion, bundle, stitch=options.stitch, controls=options.controls)
+        planner = SpeechPlanner(packet, engine, num_frames, options)
+    with clock.stage("motion"):
+        rows = planner.motion(chain(heard, features)) if motion is None else planner.made_motion(motion)
+        moved = next(rows)
+    return _Speaking(num_frames, planner.plans(chain([moved], rows)), outline)
+
+
+def _lips(engine: Engine, controls: ControlOptions) -> str:
+    """Whether lips can be expected to follow the speech, for whoever looks at the video."""
+    return "held" if engine.bundle.untrained or controls.holds_lips else "speech"
+
+
+class _Judge:
+    """Looks at the finished video before it gets its name, and keeps what was found."""
+
+    def __init__(self, output: Path, speech: SpeechOutline, packet: Packet, lips: LipCheck, clock: StageClock) -> None:
+        self._output, self._speech, self._packet, self._lips, self._clock = output, speech, packet, lips, clock
+        self.found = VideoTruth()
+
+    def __call__(self, path: Path) -> None:
+        with self._clock.stage("check"):
+            self.found = judge_video(path, self._speech, packet=self._packet, lips=self._lips)
+        self.found.require(self._output)
 
 
 def _write(
     packet: Packet,
-    plan: FramePlan,
-    engine: Engine,
+    speaking: _Speaking,
+    engines: list[Engine],
     speech: Path,
     output: Path,
     options: RenderOptions,
+    tags: dict[str, str],
+    check: Callable[[Path], None],
     on_progress: OnProgress | None,
 ) -> None:
     height, width = packet.frame_size
-    tags = provenance(packet, options, speech)
     sink = FfmpegSink(
         output,
         width=width,
@@ -167,28 +216,36 @@ def _write(
         speech=speech,
         options=choose_encoder(options.encode),
         metadata=tags,
-        speech_seconds=(plan.num_frames - 1) / FRAME_RATE_HZ,
+        speech_seconds=(speaking.num_frames - 1) / FRAME_RATE_HZ,
+        check=check,
     )
-    rendered = render_plan(packet, plan, engine, batch_size=options.batch_size, frames_held=FRAMES_HELD)
+    rendered = render_plan(packet, speaking.plans, engines, batch_size=options.batch_size, frames_held=FRAMES_HELD)
     with sink, closing(prefetch(rendered, FRAMES_HELD - 1)) as frames:
         for num_done, frame in enumerate(frames, start=1):
             sink.write(frame)
             if on_progress is not None:
-                on_progress(num_done, plan.num_frames)
+                on_progress(num_done, speaking.num_frames)
 
 
 def _report(
-    packet: Packet, plan: FramePlan, engine: Engine, output: Path, options: RenderOptions, clock: StageClock
+    packet: Packet,
+    num_frames: int,
+    engines: list[Engine],
+    output: Path,
+    options: RenderOptions,
+    clock: StageClock,
+    truth: VideoTruth,
 ) -> RenderReport:
     seconds = clock.seconds()
     report = RenderReport(
         output=output,
-        num_frames=plan.num_frames,
+        num_frames=num_frames,
         seconds=seconds,
-        fps=plan.num_frames / seconds["render"],
-        device=str(engine.device),
-        mode="graph" if engine.is_graphed else "eager",
-        warnings=tuple(_warnings(packet, engine, options)),
+        fps=num_frames / seconds["render"],
+        device=",".join(str(engine.device) for engine in engines),
+        mode="graph" if engines[0].is_graphed else "eager",
+        warnings=(*_warnings(packet, engines[0], options), *truth.warnings),
+        checked=truth.measured,
     )
     log.info("rendered", extra={"output": str(output), "num_frames": report.num_frames, "fps": report.fps})
     return report
@@ -204,7 +261,4 @@ def _warnings(packet: Packet, engine: Engine, options: RenderOptions) -> list[st
     if packet.meta.options.get("blend") == "mouth" and options.controls.moves_beyond_mouth:
         remedy = f"newsstudio-ditto preprocess CLIP --avatar-id {packet.avatar_id} --blend crop"
         warnings.append(f"this packet blends the mouth alone, so head, gaze and blinks stay the clip's own ({remedy})")
-    num_lost = packet.num_frames - int(packet.meta.face_valid.sum())
-    if num_lost:
-        warnings.append(f"no face in {num_lost} of {packet.num_frames} source frames: those stay as they are")
-    return warnings
+    return [*warnings, *packet_remarks(packet)]

@@ -5,12 +5,14 @@ from pathlib import Path
 import click
 
 from newsstudio_ditto import __version__
+from newsstudio_ditto.cli_bench import bench
 from newsstudio_ditto.cli_daemon import serve
+from newsstudio_ditto.cli_look import inspect, list_avatars, verify
 from newsstudio_ditto.cli_models import models
 from newsstudio_ditto.cli_options import chosen_controls, control_options
 from newsstudio_ditto.cli_prune import prune
-from newsstudio_ditto.cli_shared import avatar_option, json_option, model_option, storage_option
-from newsstudio_ditto.terminal import DittoGroup, format_bytes, note, progress_bar, show_json, show_table
+from newsstudio_ditto.cli_shared import avatar_option, json_option, lips_option, model_option, storage_option
+from newsstudio_ditto.terminal import DittoGroup, format_bytes, note, progress_bar, show_json
 
 
 @click.group(cls=DittoGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,9 +21,13 @@ def main() -> None:
     """Turn a presenter clip and a speech into a talking video."""
 
 
+main.add_command(inspect)
+main.add_command(list_avatars)
+main.add_command(bench)
 main.add_command(models)
 main.add_command(prune)
 main.add_command(serve)
+main.add_command(verify)
 
 
 @main.command()
@@ -93,6 +99,8 @@ def preprocess(
     else:
         made = ", ".join(report.made) if report.made else "nothing: everything is fresh"
         note(f"made {made} ({report.seconds:.1f} s)")
+        for warning in report.warnings:
+            note(f"Warning: {warning}")
         click.echo(report.folder)
 
 
@@ -104,14 +112,20 @@ def preprocess(
 @control_options
 @click.option("--seed", type=int, default=None, help="Equal inputs and seeds give equal videos; default: 0.")
 @click.option("--steps", "num_steps", type=int, default=None, help="Diffusion steps; default: the model's own.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda or cuda:N.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda:N, several (cuda:0,cuda:1), or all.")
 @click.option("--batch-size", type=int, default=None, help="Frames that go through the engine together.")
 @click.option("--eager", is_flag=True, help="Do not capture CUDA graphs.")
 @click.option("--no-stitch", is_flag=True, help="Leave out the stitching network.")
-@click.option("--encoder", default="libx264", show_default=True, help="FFmpeg video encoder.")
+@click.option(
+    "--encoder",
+    default="auto",
+    show_default=True,
+    help="FFmpeg video encoder; auto takes a hardware encoder that passes a trial.",
+)
 @click.option(
     "--crf", type=int, default=18, show_default=True, help="Constant rate factor; lower is better and larger."
 )
+@lips_option
 @storage_option
 @json_option
 def render(
@@ -127,6 +141,7 @@ def render(
     no_stitch: bool,
     encoder: str,
     crf: int,
+    lips: str,
     storage: Path,
     as_json: bool,
 ) -> None:
@@ -147,7 +162,15 @@ def render(
     )
     folder = StorageLayout(storage).packet(validate_slug(avatar_id))
     with progress_bar(f"render {output.name}") as on_progress:
-        report = render_video(folder, speech, output, model=model, options=options, on_progress=on_progress)
+        report = render_video(
+            folder,
+            speech,
+            output,
+            model=model,
+            options=options,
+            lips=lips,  # type: ignore[arg-type]
+            on_progress=on_progress,
+        )
     for warning in report.warnings:
         note(f"Warning: {warning}")
     if as_json:
@@ -155,87 +178,6 @@ def render(
     else:
         note(f"{report.num_frames} frames in {report.seconds['total']:.1f} s, {report.fps:.1f} fps while rendering")
         click.echo(report.output)
-
-
-@main.command("list")
-@storage_option
-@json_option
-def list_avatars(storage: Path, as_json: bool) -> None:
-    """List the avatars and the state of their packets."""
-    from newsstudio_ditto.inventory import list_packets
-    from newsstudio_ditto.storage import StorageLayout
-
-    rows = list_packets(StorageLayout(storage))
-    if as_json:
-        show_json([row.to_plain() for row in rows])
-    elif not rows:
-        note("no avatars yet: newsstudio-ditto preprocess CLIP --avatar-id ID")
-    else:
-        show_table(
-            ("avatar", "frames", "size", "model", "bytes", "generation", "state"),
-            [
-                (
-                    row.avatar_id,
-                    row.num_frames,
-                    row.frame_size,
-                    row.model,
-                    format_bytes(row.num_bytes),
-                    row.generation[:12],
-                    row.state,
-                )
-                for row in rows
-            ],
-        )
-
-
-@main.command()
-@click.argument("subject")
-@storage_option
-@json_option
-def inspect(subject: str, storage: Path, as_json: bool) -> None:
-    """Describe a packet (SUBJECT is an avatar id) or where a rendered mp4 came from (SUBJECT is a file)."""
-    from newsstudio_ditto.inventory import describe_packet, describe_video
-    from newsstudio_ditto.storage import StorageLayout
-
-    is_file = Path(subject).suffix != "" or Path(subject).is_file()
-    document = describe_video(Path(subject)) if is_file else describe_packet(StorageLayout(storage), subject)
-    if as_json:
-        show_json(document)
-        return
-    rows = []
-    for key, value in document.items():
-        if isinstance(value, dict):
-            rows += [(f"{key}.{name}", entry) for name, entry in value.items()]
-        else:
-            rows.append((key, value))
-    show_table(("field", "value"), rows)
-
-
-@main.command()
-@click.argument("avatar_id")
-@click.option("--against", type=click.Path(path_type=Path), default=None, help="Compare the frames with this clip.")
-@click.option(
-    "--picture",
-    type=click.Path(path_type=Path),
-    default=None,
-    help="Write packet frame, fresh frame and their difference times eight as PNG.",
-)
-@storage_option
-@json_option
-def verify(avatar_id: str, against: Path | None, picture: Path | None, storage: Path, as_json: bool) -> None:
-    """Recompute every checksum of a packet and cross-check its parts. Exit code 1 if anything is wrong."""
-    from newsstudio_ditto.inventory import verify_avatar
-    from newsstudio_ditto.storage import StorageLayout
-
-    report = verify_avatar(StorageLayout(storage), avatar_id, against=against, picture=picture)
-    if as_json:
-        show_json(report.to_plain())
-    else:
-        for finding in report.findings:
-            click.echo(str(finding))
-        mend = f"damaged: newsstudio-ditto preprocess CLIP --avatar-id {avatar_id}"
-        note(f"{avatar_id}: {'good' if report.ok else mend}")
-    raise SystemExit(0 if report.ok else 1)
 
 
 @main.command()
@@ -292,12 +234,13 @@ def demo(storage: Path) -> None:
 @storage_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address that the UI listens on.")
 @click.option("--port", type=int, default=3000, show_default=True, help="Port of the UI.")
-def dev(storage: Path, host: str, port: int) -> None:
-    """Open the Dagster UI on the storage folder."""
+@click.option("--video-port", type=int, default=3001, show_default=True, help="Port that finished videos play from.")
+def dev(storage: Path, host: str, port: int, video_port: int) -> None:
+    """Open the Dagster UI on the storage folder, and a read-only server of its finished videos beside it."""
     from newsstudio_ditto.orchestration import serve_ui
     from newsstudio_ditto.storage import StorageLayout
 
-    serve_ui(StorageLayout(storage), host=host, port=port)
+    serve_ui(StorageLayout(storage), host=host, port=port, video_port=video_port)
 
 
 if __name__ == "__main__":

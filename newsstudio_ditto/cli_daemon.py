@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from newsstudio_ditto.cli_shared import storage_option
+from newsstudio_ditto.cli_shared import lips_option, storage_option
 from newsstudio_ditto.terminal import note
 
 
@@ -32,6 +32,7 @@ from newsstudio_ditto.terminal import note
     default=None,
     help="Folder that speechPath may name files in.",
 )
+@lips_option
 @click.option("--allow-host", "hosts", multiple=True, help="A further name of this machine; repeatable.")
 @click.option("--allow-origin", "origins", multiple=True, help="A web origin that may call; repeatable.")
 def serve(
@@ -45,6 +46,7 @@ def serve(
     queue_limit: int,
     preprocess: str,
     speech_root: Path | None,
+    lips: str,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
 ) -> None:
@@ -67,5 +69,6 @@ def serve(
         speech_root=speech_root,
         hosts=hosts,
         origins=origins,
+        lips=lips,  # type: ignore[arg-type]
     )
     run(settings)

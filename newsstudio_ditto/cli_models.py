@@ -28,19 +28,22 @@ def list_models(as_json: bool) -> None:
 
 
 @models.command("check")
-@click.argument("model", default="mini")
-def check_model(model: str) -> None:
+@click.argument("model", required=False)
+def check_model(model: str | None) -> None:
     """Check the files, hashes, keys and shapes of a bundle, or of a folder of the official release.
 
+    Without MODEL, everything that comes with the package is checked: the bundle 'mini' and the nets 'faces'.
     Exit code 1 if anything is wrong.
     """
+    from newsstudio_ditto.inventory import PACKAGED_MODELS
     from newsstudio_ditto.inventory import check_model as check
 
-    findings = check(model)
-    for finding in findings:
-        click.echo(finding)
-    note(f"{model}: {'good' if not findings else f'{len(findings)} faults'}")
-    raise SystemExit(1 if findings else 0)
+    findings = {name: check(name) for name in ([model] if model else PACKAGED_MODELS)}
+    for name, faults in findings.items():
+        for fault in faults:
+            click.echo(fault)
+        note(f"{name}: {'good' if not faults else f'{len(faults)} faults'}")
+    raise SystemExit(1 if any(findings.values()) else 0)
 
 
 @models.command("fetch")
@@ -64,7 +67,7 @@ def fetch_model(name: str, release: Path | None, revision: str | None, hubert: P
         )
     for setting in report.unknown_settings:
         note(f"Warning: the release has a setting {setting!r} that is not known here")
-    for remark in report.fetched.notes if report.fetched else ():
+    for remark in (*report.notes, *(report.fetched.notes if report.fetched else ())):
         note(f"Note: {remark}")
     if as_json:
         show_json(report.to_plain())

@@ -3,6 +3,7 @@
 import dagster as dg
 
 from assets import ASSETS, CHECKS, JOBS, SCHEDULES, SENSORS
+from newsstudio_ditto.pool_waiting import sleep_while_waiting
 from newsstudio_ditto.storage import StorageLayout
 from resources import BenchResource, EngineResource, PacketIOManager, SinkResource, StorageResource, TensorIOManager
 
@@ -33,4 +34,5 @@ def build_definitions(layout: StorageLayout | None = None, *, device: str = "aut
     )
 
 
+sleep_while_waiting()
 defs = build_definitions()

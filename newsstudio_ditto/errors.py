@@ -9,11 +9,14 @@ DittoError
 │       └── SinkError     the finished video could not be written
 ├── FaceError
 │   └── NoFaceError       no face in any frame
-├── PacketError
+├── PacketError           something about a packet, or about the folder that packets lie in
+│   ├── StorageError           a folder that is full, read-only or somebody else's
 │   ├── PacketMissingError     no packet, or some of its six files are absent
 │   ├── PacketFormatError      a file is damaged, or not what its spec says
 │   ├── PacketMixedError       files of different generations
 │   └── PacketModelError       the packet was made for another model bundle
+├── CheckFailedError      a blocking check of the asset graph found a fault in what was made
+├── StageError            a stage of the asset graph failed for a reason that none of the others names
 ├── BundleError           a model bundle that is absent, damaged or of the wrong shape
 ├── GraphInputError       a captured CUDA graph was called with other shapes
 └── DeviceError           the device asked for is not there, or has too little memory
@@ -75,6 +78,10 @@ class PacketError(DittoError):
     """Something about a packet on disk."""
 
 
+class StorageError(PacketError):
+    """A folder cannot be written or read: it is full, read-only, or belongs to somebody else."""
+
+
 class PacketMissingError(PacketError):
     """There is no packet, or some of its six files are absent."""
 
@@ -89,6 +96,14 @@ class PacketMixedError(PacketError):
 
 class PacketModelError(PacketError):
     """The packet was made for another model bundle than the one loaded."""
+
+
+class CheckFailedError(DittoError):
+    """A blocking check of the asset graph found a fault in what a stage had made."""
+
+
+class StageError(DittoError):
+    """A stage of the asset graph failed for a reason that none of the other errors names."""
 
 
 class BundleError(DittoError):

@@ -9,18 +9,20 @@ import numpy as np
 
 from newsstudio_ditto.config import validate_slug
 from newsstudio_ditto.errors import BundleError, PacketError, UnsupportedMediaError, UsageError
+from newsstudio_ditto.faces.packaged import check_networks
 from newsstudio_ditto.media.decode import decode_frames
 from newsstudio_ditto.media.probe import probe, require_picture
 from newsstudio_ditto.media.tags import read_provenance
 from newsstudio_ditto.networks.bundle import check_bundle, find_bundle, load_bundle
 from newsstudio_ditto.networks.manifest import MANIFEST_NAME
-from newsstudio_ditto.networks.places import bundle_folders
+from newsstudio_ditto.networks.places import DEFAULT_BUNDLE, bundle_folders
 from newsstudio_ditto.official.release import RELEASE_FILES, missing_files
 from newsstudio_ditto.official.release_check import check_release
 from newsstudio_ditto.packet.reader import Packet, open_packet
 from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.packet.verify import VerifyReport, verify_packet
 from newsstudio_ditto.parity_picture import parity_picture, write_picture
+from newsstudio_ditto.remarks import packet_remarks
 from newsstudio_ditto.storage import StorageLayout
 
 
@@ -95,6 +97,7 @@ def describe_packet(layout: StorageLayout, avatar_id: str) -> dict[str, Any]:
         "fps_rule": meta.fps_rule,
         "colour": meta.colour,
         "options": dict(meta.options),
+        "remarks": list(packet_remarks(packet)),
         "files": {name: _describe_part(packet, name) for name in packet.parts},
     }
 
@@ -190,13 +193,19 @@ def list_models() -> list[dict[str, Any]]:
     return rows
 
 
+FACE_NETWORKS = "faces"
+PACKAGED_MODELS = (DEFAULT_BUNDLE, FACE_NETWORKS)
+
+
 def check_model(model: str) -> list[str]:
-    """Faults of a bundle, or of a folder of the official release, one sentence each; empty if all is well.
+    """Faults of a bundle, a folder of the official release, or the packaged face nets (``faces``), one sentence each.
 
     Raises:
         BundleError: there is no such bundle.
     """
     folder = Path(model)
+    if model == FACE_NETWORKS:
+        return check_networks()
     if folder.is_dir() and not (folder / MANIFEST_NAME).exists() and len(missing_files(folder)) < len(RELEASE_FILES):
         return check_release(folder)
     try:

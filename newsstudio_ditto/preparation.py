@@ -2,27 +2,32 @@
 
 import logging
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from newsstudio_ditto.config import PacketOptions
-from newsstudio_ditto.errors import PacketError, PacketMixedError
+from newsstudio_ditto.errors import MediaError, PacketError, PacketMixedError
+from newsstudio_ditto.exclusion import hold_bench
 from newsstudio_ditto.media.probe import probe, require_picture
 from newsstudio_ditto.networks.bundle import ModelBundle, find_bundle, load_bundle
 from newsstudio_ditto.networks.manifest import MANIFEST_NAME
 from newsstudio_ditto.networks.places import bundle_folders
 from newsstudio_ditto.official.tracking import follow_face
+from newsstudio_ditto.packet.files import reporting_refusals
 from newsstudio_ditto.packet.fingerprint import generation_of, hash_file
 from newsstudio_ditto.packet.reader import Packet, Part, open_part
 from newsstudio_ditto.packet.spec import PARTS, TENSOR_PARTS, FrameSize, rebuild_hint
 from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.packet.writer import PartStream, write_part
 from newsstudio_ditto.progress import OnStage, listening
+from newsstudio_ditto.remarks import face_facts, fit_facts, packet_remarks
 from newsstudio_ditto.stages import appearance, face_track, frames, grids, keypoints, masks, meta
 from newsstudio_ditto.stages.face_track import FaceTrack
 from newsstudio_ditto.stages.tensor_file import TensorFile, open_tensors, save_tensors
@@ -64,13 +69,13 @@ class PacketPlan:
 
 
 def content_hash(path: Path) -> str:
-    """The sha256 of a file, read again only when its size or time of change has moved."""
+    """The sha256 of a file, read again only when it is another file, or its size or time of change has moved."""
     status = path.stat()
-    return _hash_once(path, status.st_size, status.st_mtime_ns)
+    return _hash_once(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 @lru_cache(maxsize=4096)
-def _hash_once(path: Path, _size: int, _changed_ns: int) -> str:
+def _hash_once(path: Path, *_stamp: int) -> str:
     return hash_file(path)
 
 
@@ -107,6 +112,25 @@ def plan_packet(layout: StorageLayout, avatar_id: str, *, source_hash: str | Non
     source_hash, fingerprint = source_hash or content_hash(anchor), model_fingerprint(recipe.model)
     generation = generation_of(source_hash, recipe.options, fingerprint)
     return PacketPlan(avatar_id, anchor, source_hash, recipe, fingerprint, generation)
+
+
+@reporting_refusals()
+def plan_anchor(layout: StorageLayout, anchor: Path, avatar_id: str, recipe: AvatarRecipe) -> PacketPlan:
+    """Take an anchor and a recipe into the storage, and plan the packet, while nobody prepares that avatar.
+
+    Raises:
+        MediaError: the anchor cannot be read, or holds no picture.
+        PacketError: the avatar is being prepared; its anchor and its recipe stay.
+    """
+    with hold_bench(layout, avatar_id):
+        return _take(layout, anchor, avatar_id, recipe)
+
+
+def _take(layout: StorageLayout, anchor: Path, avatar_id: str, recipe: AvatarRecipe) -> PacketPlan:
+    AvatarStore(layout.root).tidy(avatar_id)  # of a run that was killed; nobody else works on it now
+    take_anchor(layout, anchor, avatar_id)
+    layout.keep_recipe(avatar_id, recipe)
+    return plan_packet(layout, avatar_id)
 
 
 def take_anchor(layout: StorageLayout, anchor: Path, avatar_id: str) -> None:
@@ -231,7 +255,13 @@ def seal_packet(store: AvatarStore, plan: PacketPlan) -> Packet:
         frame_size=FrameSize(*pictures.tensors["frames"].shape[-2:]),
         source_hash=plan.source_hash,
         model_fingerprint=plan.model_fingerprint,
-        facts={"blend": track.blend, "model": plan.recipe.model, "source_name": plan.anchor.name},
+        facts={
+            "blend": track.blend,
+            "model": plan.recipe.model,
+            "source_name": plan.anchor.name,
+            **face_facts(track),
+            **fit_facts(motion.header.extra),
+        },
     )
     return store.seal(plan.avatar_id, known)
 
@@ -250,7 +280,13 @@ class PacketBuild:
     made: tuple[str, ...]
     seconds: dict[str, float]
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What may look wrong when this packet is rendered."""
+        return packet_remarks(self.packet)
 
+
+@reporting_refusals()
 def build_packet(
     layout: StorageLayout,
     anchor: Path,
@@ -277,21 +313,24 @@ def build_packet(
     Raises:
         MediaError: the anchor cannot be read.
         NoFaceError: no frame shows a face.
+        FaceError: the face is too small, or turned too far.
+        PacketError: the avatar is being prepared by somebody else; nothing of it was changed.
+        StorageError: the storage folder is full, read-only or forbidden.
     """
-    take_anchor(layout, anchor, avatar_id)
-    layout.keep_recipe(avatar_id, AvatarRecipe(portable_model(model), options or PacketOptions()))
-    plan, store = plan_packet(layout, avatar_id), AvatarStore(layout.root)
-    steps = list(VERSIONS) if force else stale_steps(store, plan)
-    if not steps:
-        return PacketBuild(store.open(avatar_id), (), {})
-    bundle = bundle or load_bundle(model, device=torch.device("cpu"), dtype=torch.float32)
-    seconds = {}
-    with listening(on_stage or _nobody):
-        for step in steps:
-            started = time.perf_counter()
-            _run_step(step, store, plan, bundle)
-            seconds[step] = time.perf_counter() - started
-    return PacketBuild(store.open(avatar_id), tuple(steps), seconds)
+    recipe, store = AvatarRecipe(portable_model(model), options or PacketOptions()), AvatarStore(layout.root)
+    with hold_bench(layout, avatar_id):
+        plan = _take(layout, anchor, avatar_id, recipe)
+        steps = list(VERSIONS) if force else stale_steps(store, plan)
+        if not steps:
+            return PacketBuild(store.open(avatar_id), (), {})
+        bundle = bundle or load_bundle(model, device=torch.device("cpu"), dtype=torch.float32)
+        seconds = {}
+        with listening(on_stage or _nobody):
+            for step in steps:
+                started = time.perf_counter()
+                _run_step(step, store, plan, bundle)
+                seconds[step] = time.perf_counter() - started
+        return PacketBuild(store.open(avatar_id), tuple(steps), seconds)
 
 
 def _nobody(_step: str, _done: int, _total: int) -> None:
@@ -310,9 +349,25 @@ def _run_step(step: str, store: AvatarStore, plan: PacketPlan, bundle: ModelBund
         write_part(store.bench(plan.avatar_id), stream, generation=plan.generation, avatar_id=plan.avatar_id)
 
 
+def stream_source(plan: PacketPlan) -> PartStream:
+    """The frames of a plan's anchor, as :func:`~newsstudio_ditto.stages.frames.stream_frames`.
+
+    Raises:
+        MediaError: as that does; while the chunks are taken, also when the anchor is replaced meanwhile.
+    """
+    stream = frames.stream_frames(plan.anchor, plan.recipe.options)
+    return replace(stream, chunks=_unchanged(stream.chunks, plan))
+
+
+def _unchanged(chunks: Iterable[Mapping[str, Tensor]], plan: PacketPlan) -> Iterator[Mapping[str, Tensor]]:
+    yield from chunks
+    if content_hash(plan.anchor) != plan.source_hash:
+        raise MediaError(f"{plan.anchor} was replaced while it was prepared", "prepare it again")
+
+
 def _stream(step: str, store: AvatarStore, plan: PacketPlan, bundle: ModelBundle) -> PartStream:
     if step == "frames":
-        return frames.stream_frames(plan.anchor, plan.recipe.options)
+        return stream_source(plan)
     track = open_track(store, plan.avatar_id)
     if step == "grids":
         return grids.stream_grids(track)

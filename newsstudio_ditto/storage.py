@@ -1,9 +1,9 @@
 """Where everything lives on disk: one root folder, and a name for each kind of thing below it."""
 
+import fcntl
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from newsstudio_ditto.config import SLUG, CropConfig, PacketOptions, validate_slug
 from newsstudio_ditto.errors import MediaError, PacketFormatError, UsageError
+from newsstudio_ditto.packet.files import reporting_refusals
+from newsstudio_ditto.writers import remove_left_behind, writer_mark
 
 STORAGE_VARIABLE = "DITTO_STORAGE"
 DEFAULT_MODEL = "mini"
@@ -78,6 +80,11 @@ class StorageLayout:
     def speeches(self) -> Path:
         """Speeches, ``{speech_id}.*``."""
         return self.root / "speeches"
+
+    @property
+    def controls(self) -> Path:
+        """Controls files that a run of the asset graph may name."""
+        return self.root / "controls"
 
     @property
     def recipes(self) -> Path:
@@ -171,18 +178,29 @@ def files_by_slug(folder: Path) -> dict[str, Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary name in the folder of ``path``; rename it to ``path`` on success, remove it on failure."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    os.close(descriptor)
-    beside = Path(name)
-    try:
-        yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    """Give a temporary name in the folder of ``path``; rename it to ``path`` on success, remove it on failure.
+
+    What a killed process left behind for the same name is removed first.
+
+    Raises:
+        StorageError: the folder is full, read-only or forbidden.
+    """
+    prefix, suffix = f".{path.name}.", ".tmp"
+    with reporting_refusals(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_left_behind(path.parent, prefix, suffix)
+        beside = path.with_name(f"{prefix}{writer_mark()}{suffix}")
+        descriptor = os.open(beside, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            # Told by its lock from what was left behind, as other half-made files of the storage are.
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield beside
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            beside.replace(path)
+        finally:
+            os.close(descriptor)
+            beside.unlink(missing_ok=True)
 
 
 def _named(folder: Path, slug: str) -> list[Path]:

@@ -89,6 +89,7 @@ def test_preprocess_skips_what_is_fresh(prepared: dict[str, object], storage: Pa
 
 def test_render_writes_one_frame_for_each_started_640_samples(rendered: dict[str, object]) -> None:
     assert rendered["num_frames"] == 6
+    assert rendered["checked"]["sound_lost"] == 0  # type: ignore[index]
     assert Path(str(rendered["output"])).is_file()
 
 
@@ -101,6 +102,24 @@ def test_inspect_reads_the_origin_of_a_video_back(rendered: dict[str, object], p
     assert origin["packet_generation"] == prepared["generation"]
     assert found["has_sound"] is True
     assert found["num_frames"] == 6
+
+
+def test_verify_looks_at_a_video_with_its_speech_and_its_packet(
+    rendered: dict[str, object], storage: Path, speech: Path
+) -> None:
+    found = document(run("verify", rendered["output"], "--speech", speech, "--storage", storage, "--json"))
+    assert found["ok"] is True
+    assert found["measured"]["colour_shift"] < 4  # type: ignore[index]
+    other = run("verify", rendered["output"], "--speech", DEMO / "speech.wav", "--storage", storage)
+    assert other.exit_code == 1
+    assert "frames: expected" in other.stdout
+
+
+def test_verify_takes_no_option_of_the_other_kind(rendered: dict[str, object], storage: Path, speech: Path) -> None:
+    for arguments in ((rendered["output"], "--against", DEMO / "anchor.mp4"), ("anna", "--speech", speech)):
+        result = run("verify", *arguments, "--storage", storage)
+        assert result.exit_code == 1
+        assert "Hint: give --" in result.stderr
 
 
 def test_list_and_inspect_show_the_packet(prepared: dict[str, object], storage: Path) -> None:

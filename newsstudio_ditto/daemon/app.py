@@ -20,6 +20,7 @@ from newsstudio_ditto.daemon.daemon import Daemon
 from newsstudio_ditto.daemon.gate import Gate, problem_response
 from newsstudio_ditto.daemon.problems import UNEXPECTED, UNEXPECTED_HINT, RequestError, status_of
 from newsstudio_ditto.errors import DittoError
+from newsstudio_ditto.packet.files import storage_error
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +63,7 @@ def build_app(daemon: Daemon) -> FastAPI:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(ClientDisconnect, _on_disconnect)
+    app.add_exception_handler(OSError, _on_system)
     app.add_exception_handler(Exception, _on_unexpected)
     return app
 
@@ -104,6 +106,14 @@ async def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
 
 async def _on_disconnect(_request: Request, _error: Exception) -> JSONResponse:
     return problem_response(RequestError(_GONE, "the client left before the request was complete"))
+
+
+async def _on_system(request: Request, error: Exception) -> JSONResponse:
+    refusal = storage_error(cast(OSError, error))
+    if refusal is None:
+        return await _on_unexpected(request, error)
+    log.warning("a request was refused by the system", extra={"path": request.url.path, "reason": refusal.what})
+    return await _on_refusal(request, refusal)
 
 
 async def _on_unexpected(request: Request, error: Exception) -> JSONResponse:

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 
+from newsstudio_ditto.config import SamplingOptions
 from newsstudio_ditto.daemon.problems import RequestError
 from newsstudio_ditto.render.engine import Engine, choose_device, warm_bundle, warm_engine
+from newsstudio_ditto.render.speech_plan import warm_up_motion
 from newsstudio_ditto.stages.speech import compute_speech_features
-from newsstudio_ditto.units import FRAME_RATE_HZ, MOTION_DIM, NUM_KEYPOINTS, SAMPLES_PER_FRAME, WINDOW_FRAMES
+from newsstudio_ditto.units import FRAME_RATE_HZ, NUM_KEYPOINTS, SAMPLES_PER_FRAME
 
 log = logging.getLogger(__name__)
 
@@ -67,16 +69,10 @@ class Device:
         self._in_use.release()
 
 
-@torch.no_grad()
 def _warm_motion(engine: Engine) -> None:
-    """Run the audio encoder and one step of the denoiser: a capture later would disturb other devices' workers."""
-    config, device = engine.bundle.config, engine.device
+    """Run the audio encoder and capture the motion sampler: a capture later would disturb other devices' workers."""
     compute_speech_features(np.zeros(SAMPLES_PER_FRAME, np.float32), engine.bundle)
-    rows = torch.zeros(WINDOW_FRAMES, config.networks.motion_diffusion.condition_dim, device=device)
-    encoded = engine.guided_step.encode(rows, config.guidance_scale)
-    noisy = torch.zeros(1, WINDOW_FRAMES, MOTION_DIM, device=device)
-    step = torch.zeros(1, dtype=torch.int64, device=device)
-    engine.guided_step.predict(noisy, noisy[:, 0], encoded, step, config.guidance_scale)
+    warm_up_motion(engine, SamplingOptions())
 
 
 @torch.no_grad()

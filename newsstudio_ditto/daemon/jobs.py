@@ -1,16 +1,21 @@
 """Jobs, and the board that remembers them across restarts."""
 
 import json
+import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
 from newsstudio_ditto.daemon.problems import RequestError
+from newsstudio_ditto.errors import StorageError
+
+log = logging.getLogger(__name__)
 
 JobKind = Literal["render", "preprocess"]
 
@@ -81,6 +86,8 @@ class Job:
 class JobBoard:
     """Every job: changes of state are on the disk at once, progress is kept in memory alone.
 
+    While the disk takes nothing, jobs that are known already are kept in memory, and written down as soon as it does.
+
     Args:
         path: of the database; its folder is made.
         jobs_kept: finished jobs that are remembered.
@@ -92,6 +99,7 @@ class JobBoard:
         self._kept = jobs_kept
         self._lock = threading.RLock()
         self._live: dict[str, Job] = {}
+        self._unsaved: dict[str, Job] = {}
         self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute(
@@ -104,10 +112,19 @@ class JobBoard:
             self._db.close()
 
     def add(self, job: Job) -> None:
-        """Remember a new job."""
+        """Remember a new job.
+
+        Raises:
+            StorageError: the disk takes nothing.
+        """
         with self._lock:
+            try:
+                self._write(job)
+            except sqlite3.OperationalError as error:
+                raise StorageError(
+                    f"the job cannot be written down: {error}", "free some space, or look at the disk of the storage"
+                ) from error
             self._live[job.id] = job
-            self._save(job)
 
     def update(self, job_id: str, *, note: Mapping[str, Any] | None = None, state: JobState | None = None) -> Job:
         """Change a job; one that is final stays as it is.
@@ -143,7 +160,7 @@ class JobBoard:
             RequestError: 404, there is none of this id.
         """
         with self._lock:
-            job = self._live.get(job_id)
+            job = self._live.get(job_id) or self._unsaved.get(job_id)
             if job is not None:
                 return job
             row = self._db.execute("SELECT record FROM jobs WHERE id = ?", (job_id,)).fetchone()
@@ -154,11 +171,9 @@ class JobBoard:
     def newest(self, count: int) -> list[Job]:
         """The ``count`` newest jobs, newest first."""
         with self._lock:
-            rows = self._db.execute(
-                "SELECT record FROM jobs ORDER BY created DESC, rowid DESC LIMIT ?", (count,)
-            ).fetchall()
+            rows = self._db.execute("SELECT record FROM jobs ORDER BY rowid DESC LIMIT ?", (count,)).fetchall()
             jobs = [_from_record(row[0]) for row in rows]
-            return [self._live.get(job.id, job) for job in jobs]
+            return [self._live.get(job.id) or self._unsaved.get(job.id, job) for job in jobs]
 
     def interrupt_unfinished(self) -> list[Job]:
         """Call what an earlier daemon left unfinished interrupted, and return it."""
@@ -182,18 +197,37 @@ class JobBoard:
         return jobs
 
     def forget_oldest(self) -> list[str]:
-        """Drop finished jobs beyond the number to keep, and return their ids."""
-        with self._lock:
+        """Drop finished jobs beyond the number to keep, and return their ids; none while the disk takes nothing."""
+        with self._lock, self._bearing_the_disk():
             rows = self._db.execute(
-                "SELECT id FROM jobs WHERE state NOT IN (?, ?) ORDER BY created DESC, rowid DESC LIMIT -1 OFFSET ?",
+                "SELECT id FROM jobs WHERE state NOT IN (?, ?) ORDER BY rowid DESC LIMIT -1 OFFSET ?",
                 (JobState.QUEUED, JobState.RUNNING, self._kept),
             ).fetchall()
             self._db.executemany("DELETE FROM jobs WHERE id = ?", rows)
-        return [row[0] for row in rows]
+            return [row[0] for row in rows]
+        return []
 
     def _save(self, job: Job) -> None:
+        """Write a known job down, and what could not be written before; what still cannot be waits."""
+        self._unsaved[job.id] = job
+        with self._bearing_the_disk():
+            for waiting in list(self._unsaved.values()):
+                self._write(waiting)
+                del self._unsaved[waiting.id]
+
+    @contextmanager
+    def _bearing_the_disk(self) -> Iterator[None]:
+        """A disk that takes nothing must not end a worker."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            log.warning("jobs cannot be written down", extra={"num_waiting": len(self._unsaved), "reason": str(error)})
+
+    def _write(self, job: Job) -> None:
         self._db.execute(
-            "INSERT OR REPLACE INTO jobs (id, created, state, record) VALUES (?, ?, ?, ?)",
+            # An update keeps its row, whose number is the order in which jobs came, whatever the clock said.
+            "INSERT INTO jobs (id, created, state, record) VALUES (?, ?, ?, ?) "
+            "ON CONFLICT (id) DO UPDATE SET state = excluded.state, record = excluded.record",
             (job.id, job.created_s, job.state, json.dumps(asdict(job))),
         )
 

@@ -7,6 +7,7 @@ from newsstudio_ditto.errors import (
     FfmpegError,
     MediaError,
     PacketMissingError,
+    StorageError,
     UsageError,
 )
 
@@ -54,6 +55,8 @@ def status_of(error: DittoError) -> int:
         return 400
     if isinstance(error, PacketMissingError):
         return 404
+    if isinstance(error, StorageError):
+        return 507
     if isinstance(error, MediaError) and not isinstance(error, FfmpegError):
         return 415
     return 409

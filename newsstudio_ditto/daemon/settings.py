@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from newsstudio_ditto.config import require_range
 from newsstudio_ditto.errors import UsageError
+from newsstudio_ditto.lip_truth import LipCheck
 from newsstudio_ditto.storage import DEFAULT_MODEL, StorageLayout
 
 DEFAULT_PORT = 8010
@@ -63,6 +64,8 @@ class DaemonSettings:
         origins: web origins besides its own that may call it; none by default.
         jobs_kept: finished jobs that are remembered.
         live_wait_s: how long a live session waits for a device; jobs that wait let it go first.
+        lips: how much of a finished video is searched for lips that stand still or lag; a job whose video is not what
+            was asked for fails.
     """
 
     storage: StorageLayout
@@ -80,6 +83,7 @@ class DaemonSettings:
     origins: tuple[str, ...] = ()
     jobs_kept: int = 1000
     live_wait_s: float = 10.0
+    lips: LipCheck = "sampled"
 
     def __post_init__(self) -> None:
         """Refuse values outside the documented ranges."""
@@ -91,6 +95,8 @@ class DaemonSettings:
             raise UsageError("the token is shorter than 8 characters", "give a long random one")
         if self.preprocess not in ("auto", "graph", "inline"):
             raise UsageError(f"preprocess is {self.preprocess!r}", "give auto, graph or inline")
+        if self.lips not in get_args(LipCheck):
+            raise UsageError(f"lips is {self.lips!r}", "give off, sampled or whole")
         if not self.devices:
             raise UsageError("no device", "give auto, cpu, cuda or cuda:N")
 

@@ -18,7 +18,7 @@ from newsstudio_ditto.daemon.report import JobReport
 from newsstudio_ditto.daemon.settings import DaemonSettings
 from newsstudio_ditto.errors import MediaError
 from newsstudio_ditto.packet.store import AvatarStore
-from newsstudio_ditto.preparation import VERSIONS, build_packet, plan_packet, portable_model, stale_steps
+from newsstudio_ditto.preparation import VERSIONS, build_packet, plan_anchor, portable_model, stale_steps
 from newsstudio_ditto.render.engine import Engine
 from newsstudio_ditto.storage import AvatarRecipe
 
@@ -47,7 +47,7 @@ def render_options(settings: DaemonSettings, request: dict[str, Any], controls: 
     return RenderOptions(
         sampling=SamplingOptions(**{**file.sampling, **given}),
         controls=file.controls,
-        stitch=file.stitch is not False,
+        stitch=file.stitch,
         eager=settings.eager,
     )
 
@@ -67,6 +67,7 @@ def run_render(job: Job, engine: Engine, settings: DaemonSettings, report: JobRe
         settings.storage.video(job.avatar_id, job.output_name),
         engine=engine,
         options=render_options(settings, dict(job.request), folder / CONTROLS_NAME),
+        lips=settings.lips,
         on_progress=lambda done, total: report.frames("render", done, total),
     )
     plain = done.to_plain()
@@ -117,9 +118,8 @@ def _run_graph(
     Dagster stays out of this process, the run is on the instance that the UI shows, and a child can be killed.
     """
     layout = settings.storage
-    layout.place_anchor(anchor, avatar_id)
-    layout.keep_recipe(avatar_id, AvatarRecipe(portable_model(settings.model), options))
-    plan, store = plan_packet(layout, avatar_id), AvatarStore(layout.root)
+    recipe, store = AvatarRecipe(portable_model(settings.model), options), AvatarStore(layout.root)
+    plan = plan_anchor(layout, anchor, avatar_id, recipe)
     stale = stale_steps(store, plan)
     argv = [sys.executable, "-m", "newsstudio_ditto.cli", "preprocess", str(layout.anchor(avatar_id))]
     argv += ["--avatar-id", avatar_id, "--model", portable_model(settings.model), "--storage", str(layout.root)]

@@ -1,4 +1,4 @@
-"""A child process that is fed through a pipe and can neither block us for ever nor outlive us."""
+"""A child process that is fed through a pipe and can neither block us for ever, nor outlive us, nor fill the disk."""
 
 import fcntl
 import os
@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 
 from newsstudio_ditto.errors import SinkError
-from newsstudio_ditto.media.ffmpeg import last_line
+from newsstudio_ditto.media.ffmpeg import last_line, read_end
 
 _PIPE_BYTES = 1 << 20
-_MAX_STDERR_BYTES = 1 << 16
+_FLOOD_BYTES = 1 << 24
+_LOOK_S = 0.25
 
 
 class PipedChild:
-    """FFmpeg with a pipe to its stdin; stderr goes to a file, since an unread pipe can stall it.
+    """FFmpeg with a pipe to its stdin; stderr goes to a file of bounded size, since an unread pipe can stall it.
 
     Args:
         argv: program and arguments.
@@ -30,6 +31,7 @@ class PipedChild:
         """Start the child."""
         self._name = Path(argv[0]).name
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by kill()
+        _append_only(self._stderr.fileno())
         try:
             # A session of its own: Ctrl-C reaches us alone, and kill() reaches all that the child started.
             self._process = subprocess.Popen(
@@ -57,7 +59,7 @@ class PipedChild:
         poll = select.poll()
         poll.register(self._stdin.fileno(), select.POLLOUT)
         while chunk:
-            if not poll.poll(stall_timeout_s * 1000):
+            if not self._becomes_free(poll, stall_timeout_s):
                 self.kill_group()
                 raise SinkError(
                     f"{self._name} took no frame for {stall_timeout_s:.0f} s: {self._complaint()}",
@@ -70,6 +72,17 @@ class PipedChild:
             except BrokenPipeError as error:
                 raise self._ended(self._wait(stall_timeout_s)) from error
             chunk = chunk[sent:]
+
+    def _becomes_free(self, poll: select.poll, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = deadline - time.monotonic()
+            if poll.poll(max(min(left_s, _LOOK_S), 0) * 1000):
+                self._cut_flood()
+                return True
+            self._cut_flood()
+            if left_s <= _LOOK_S:
+                return False
 
     def finish(self, *, close_timeout_s: float) -> None:
         """Close the pipe and wait for a good end.
@@ -97,14 +110,17 @@ class PipedChild:
 
     def _wait(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
-        try:
-            return self._process.wait(max(deadline - time.monotonic(), 0))
-        except subprocess.TimeoutExpired as error:
-            self.kill_group()
-            raise SinkError(
-                f"{self._name} did not end within {timeout_s:.0f} s: {self._complaint()}",
-                "look at the load and the disk of this machine, then render again",
-            ) from error
+        while True:
+            try:
+                return self._process.wait(max(min(deadline - time.monotonic(), _LOOK_S), 0))
+            except subprocess.TimeoutExpired as error:
+                self._cut_flood()
+                if time.monotonic() >= deadline:
+                    self.kill_group()
+                    raise SinkError(
+                        f"{self._name} did not end within {timeout_s:.0f} s: {self._complaint()}",
+                        "look at the load and the disk of this machine, then render again",
+                    ) from error
 
     def _ended(self, status: int) -> SinkError:
         how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
@@ -112,14 +128,24 @@ class PipedChild:
             f"{self._name} {how}: {self._complaint()}", "check the encoder options and the free space of the disk"
         )
 
+    def _cut_flood(self) -> None:
+        """Keep no more than the end of the complaints once they are many; nothing else of them is ever read."""
+        if os.fstat(self._stderr.fileno()).st_size > _FLOOD_BYTES:
+            end = read_end(self._stderr)
+            os.ftruncate(self._stderr.fileno(), 0)
+            os.write(self._stderr.fileno(), end)
+
     def _complaint(self) -> str:
-        size = self._stderr.seek(0, os.SEEK_END)
-        self._stderr.seek(max(size - _MAX_STDERR_BYTES, 0))
-        return last_line(self._stderr.read())
+        return last_line(read_end(self._stderr))
 
     def _close_stdin(self) -> None:
         if not self._stdin.closed:
             self._stdin.close()
+
+
+def _append_only(descriptor: int) -> None:
+    """Let every write go to the end, wherever that is after the file was cut."""
+    fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_APPEND)
 
 
 def _enlarge_pipe(descriptor: int) -> None:

@@ -3,6 +3,7 @@
 import logging
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -42,6 +43,7 @@ class FfmpegSink:
         ffmpeg: the program; ``None`` looks for it.
         stall_timeout_s: FFmpeg is killed when it takes no byte for this long.
         close_timeout_s: FFmpeg is killed when it does not end this long after the last frame.
+        check: called with the complete file before it gets its name; what it raises throws the file away.
 
     Raises:
         UsageError: for odd sizes or an output that is not an ``.mp4``.
@@ -60,6 +62,7 @@ class FfmpegSink:
         ffmpeg: Path | None = None,
         stall_timeout_s: float = STALL_TIMEOUT_S,
         close_timeout_s: float = CLOSE_TIMEOUT_S,
+        check: Callable[[Path], None] | None = None,
     ) -> None:
         """Check the arguments; FFmpeg starts on entering the block."""
         if width < 2 or height < 2 or width % 2 or height % 2:
@@ -71,6 +74,7 @@ class FfmpegSink:
         self._width, self._height = width, height
         self._speech_seconds = speech_seconds
         self._timeouts = stall_timeout_s, close_timeout_s
+        self._check = check
         self._partial = partial_path(output)
         self._argv = [
             str(ffmpeg or find_ffmpeg()),
@@ -151,7 +155,14 @@ class FfmpegSink:
             size=(self._width, self._height),
             speech_seconds=self._speech_seconds,
         )
-        with self._partial.open("rb+") as written:
-            os.fsync(written.fileno())
-        self._partial.replace(self.output)
+        if self._check is not None:
+            self._check(self._partial)
+        try:
+            with self._partial.open("rb+") as written:
+                os.fsync(written.fileno())
+            self._partial.replace(self.output)
+        except OSError as error:
+            raise SinkError(
+                f"{self.output} cannot be given its name: {error.strerror}", "look at the folder, then render again"
+            ) from error
         log.info("wrote video", extra={"num_frames": self.num_frames, "num_bytes": self.output.stat().st_size})

@@ -1,6 +1,7 @@
 """Speech as samples: any sound file becomes 16 kHz mono."""
 
 import logging
+import os
 import subprocess
 import tempfile
 from pathlib import Path
@@ -10,13 +11,14 @@ from numpy.typing import NDArray
 
 from newsstudio_ditto.errors import EmptyAudioError, FfmpegError, MediaError, UnsupportedMediaError
 from newsstudio_ditto.media.encode_args import speech_args
-from newsstudio_ditto.media.ffmpeg import find_ffmpeg, last_line
+from newsstudio_ditto.media.ffmpeg import find_ffmpeg, last_line, read_end
 from newsstudio_ditto.media.probe import probe_sound
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
 
 log = logging.getLogger(__name__)
 
 READ_TIMEOUT_S = 1800.0
+_CHECKED_SAMPLES = 1 << 20
 
 
 def read_speech(path: Path, *, ffmpeg: Path | None = None, timeout_s: float = READ_TIMEOUT_S) -> NDArray[np.float32]:
@@ -28,7 +30,8 @@ def read_speech(path: Path, *, ffmpeg: Path | None = None, timeout_s: float = RE
         timeout_s: FFmpeg is killed after this long.
 
     Returns:
-        (samples,) float32, 16 kHz, mono, nominally -1..1.
+        (samples,) float32, 16 kHz, mono, nominally -1..1; pages of a temporary file that vanishes with the array, so
+        that a long speech takes no private memory.
 
     Raises:
         EmptyAudioError: when there is not one sample.
@@ -43,13 +46,14 @@ def read_speech(path: Path, *, ffmpeg: Path | None = None, timeout_s: float = RE
     samples = _decode(path, ffmpeg or find_ffmpeg(), timeout_s)
     if not samples.size:
         raise EmptyAudioError(f"{path} holds not a single audio sample", "record or export the speech again")
-    finite = np.isfinite(samples)
-    if not finite.all():
-        second = int(np.argmin(finite)) / SAMPLE_RATE_HZ
-        raise UnsupportedMediaError(
-            f"{path} holds samples that are no numbers (NaN or infinite), first at {second:.3f} s",
-            "export the speech again, as 16-bit WAV",
-        )
+    for start in range(0, samples.size, _CHECKED_SAMPLES):
+        finite = np.isfinite(samples[start : start + _CHECKED_SAMPLES])
+        if not finite.all():
+            second = (start + int(np.argmin(finite))) / SAMPLE_RATE_HZ
+            raise UnsupportedMediaError(
+                f"{path} holds samples that are no numbers (NaN or infinite), first at {second:.3f} s",
+                "export the speech again, as 16-bit WAV",
+            )
     return samples
 
 
@@ -70,10 +74,12 @@ def _decode(path: Path, ffmpeg: Path, timeout_s: float) -> NDArray[np.float32]:
             raise FfmpegError(f"FFmpeg takes more than {timeout_s:.0f} s to read {path}", "re-encode it") from error
         except OSError as error:
             raise FfmpegError(f"{ffmpeg} cannot be started: {error.strerror}", "install ffmpeg") from error
-        stderr.seek(0)
-        complaints = stderr.read()
-        stdout.seek(0)
-        samples = np.fromfile(stdout, np.float32)
+        complaints = read_end(stderr)
+        num_samples = stdout.seek(0, os.SEEK_END) // np.dtype(np.float32).itemsize
+        samples = (
+            # copy-on-write: nobody writes, but torch takes no array that cannot be written to
+            np.memmap(stdout, np.float32, mode="c", shape=(num_samples,)) if num_samples else np.zeros(0, np.float32)
+        )
     if done.returncode:
         raise MediaError(f"{path} cannot be decoded: {last_line(complaints)}", "re-encode or copy it again")
     if complaints.strip():

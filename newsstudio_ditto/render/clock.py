@@ -15,12 +15,13 @@ class StageClock:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Count the body's time towards stage ``name``."""
-        started = time.perf_counter()
+        """Count the body's time towards stage ``name``, but not that of stages inside it."""
+        started, counted = time.perf_counter(), sum(self._seconds.values())
         try:
             yield
         finally:
-            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - started
+            inside = sum(self._seconds.values()) - counted
+            self._seconds[name] = self._seconds.get(name, 0.0) + time.perf_counter() - started - inside
 
     def seconds(self) -> dict[str, float]:
         """Seconds by stage in the order they began to count, and ``total`` since the construction."""

@@ -1,24 +1,21 @@
 """What the controls of a speech mean for one bundle and one avatar: options and per-frame arrays of the maths."""
 
-import random
 from dataclasses import dataclass, replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from newsstudio_ditto.controls import ControlOptions, Curve, Emotion, Relative
 from newsstudio_ditto.errors import UsageError
-from newsstudio_ditto.maths.blink import blink_closing
 from newsstudio_ditto.maths.conditions import EMOTIONS, emotion_rows
 from newsstudio_ditto.maths.controls import FrameControls, fade_weights
 from newsstudio_ditto.maths.curves import sample_curve
-from newsstudio_ditto.maths.eye_rig import EYE_RIGS, EyeRig, gaze_offsets, shut_offsets
-from newsstudio_ditto.maths.keypoints import decode_head_pose, pose_keypoints, rotation_matrix
-from newsstudio_ditto.maths.loop import mirror_index
-from newsstudio_ditto.maths.motion_stitch import Blinks, MotionStitchOptions
+from newsstudio_ditto.maths.eye_rig import EYE_RIGS, EyeRig, gaze_offsets
+from newsstudio_ditto.maths.motion_stitch import MotionStitchOptions
 from newsstudio_ditto.maths.motion_vector import POSE_KEYS, MotionKey, MotionSequence
 from newsstudio_ditto.networks.config import BundleConfig, MotionDiffusionConfig
+from newsstudio_ditto.networks.release_defaults import ReleaseDefaults
+from newsstudio_ditto.render.blink_plan import plan_blinks
 from newsstudio_ditto.units import FRAME_RATE_HZ, MOTION_KEYS, NUM_KEYPOINTS
 
 NEUTRAL = EMOTIONS.index("neutral")
@@ -47,9 +44,11 @@ def plan_controls(
 ) -> ControlPlan:
     """Turn controls into options and per-frame arrays.
 
+    What a control does not say is what the makers of the weights chose, where the bundle knows it.
+
     Args:
         controls: of the speech.
-        plain: what the bundle does without controls.
+        plain: what the bundle does without controls, such as ``prestitch.stitch_options``.
         config: of the bundle.
         source: motion of the source frames with canonical keypoints.
         num_frames: T.
@@ -57,31 +56,35 @@ def plan_controls(
     Raises:
         UsageError: the bundle cannot do what a control asks for.
     """
-    rig = EYE_RIGS.get(config.eye_points)
+    rig, own = EYE_RIGS.get(config.eye_points), config.defaults
     gaze_points = _gaze_points(controls, plain, rig, is_still=source.num_frames == 1)
-    drive_eyes = True if controls.blink.is_scheduled and controls.drive_eyes is None else controls.drive_eyes
     options = replace(
         plain,
         gaze_points=gaze_points,
         driven_keys=plain.driven_keys if controls.driven_parts is None else _driven(controls, config),
         relative=plain.relative if controls.relative is None else _relative(controls.relative, config),
-        drive_eyes=drive_eyes,
-        blinks=_blinks(controls, rig, source, num_frames),
-        fade_to=controls.fade_to,
+        drive_eyes=_drive_eyes(controls, plain),
+        blinks=plan_blinks(controls.blink, own, rig, source, num_frames),
+        fade_to=controls.fade_to or (own and own.fade_to) or "source",
+        character_scale=plain.character_scale if controls.reference_character else None,
+        limits=plain.limits if controls.limit_motion else None,
     )
-    return ControlPlan(options, _frame_controls(controls, rig, num_frames))
+    return ControlPlan(options, _frame_controls(controls, own, rig, num_frames))
 
 
-def emotion_condition(emotion: Emotion | None, parts: MotionDiffusionConfig, num_frames: int) -> Tensor | None:
+def emotion_condition(
+    emotion: Emotion | None, parts: MotionDiffusionConfig, num_frames: int, own: Tensor | None = None
+) -> Tensor | None:
     """Emotion columns of the condition rows.
 
     Args:
-        emotion: of the controls; None is neutral.
+        emotion: of the controls; None is the bundle's own.
         parts: whether the denoiser takes emotion.
         num_frames: T.
+        own: (m, 8) probabilities of the bundle; None is neutral.
 
     Returns:
-        (1 or T, 8) probabilities, or None where the denoiser takes none.
+        (1, m or T, 8) probabilities, or None where the denoiser takes none.
 
     Raises:
         UsageError: an emotion is asked for and the denoiser takes none.
@@ -93,7 +96,7 @@ def emotion_condition(emotion: Emotion | None, parts: MotionDiffusionConfig, num
             )
         return None
     if emotion is None:
-        return emotion_rows(NEUTRAL)
+        return emotion_rows(NEUTRAL) if own is None else own
     if isinstance(emotion, str):
         return emotion_rows(EMOTIONS.index(emotion))
     if isinstance(emotion, tuple):
@@ -111,6 +114,12 @@ def require_eye_condition(controls: ControlOptions, parts: MotionDiffusionConfig
     """Raise :class:`UsageError` if eyes are to be frozen in a condition that has none."""
     if controls.freeze_eyes and not (parts.use_eye_open or parts.use_eye_ball):
         raise UsageError("freeze_eyes: the motion of this model does not depend on the source's eyes", "leave it out")
+
+
+def _drive_eyes(controls: ControlOptions, plain: MotionStitchOptions) -> bool | None:
+    if controls.drive_eyes is not None:
+        return controls.drive_eyes
+    return True if controls.blink.is_scheduled else plain.drive_eyes
 
 
 def _gaze_points(
@@ -145,40 +154,20 @@ def _relative(wanted: Relative, config: BundleConfig) -> Relative:
     return wanted
 
 
-def _blinks(controls: ControlOptions, rig: EyeRig | None, source: MotionSequence, num_frames: int) -> Blinks | None:
-    blink = controls.blink
-    if blink.mode == "model":
-        return None
-    if blink.mode == "off":
-        return Blinks(torch.zeros(1, 3 * NUM_KEYPOINTS), torch.zeros(num_frames, dtype=torch.int64))
-    if rig is None:
-        raise UsageError(
-            f"blink {blink.mode}: how the eyes of this model close is not known", "give blink 'model' or 'off'"
-        )
-    rng = random.Random(blink.seed) if blink.mode == "random" else None
-    closing = torch.from_numpy(blink_closing(num_frames, blink.per_minute, rng)) * blink.closing
-    rows = torch.from_numpy(mirror_index(np.arange(num_frames, dtype=np.int64), source.num_frames))
-    shut = shut_offsets(rig, _posed(source), source.scale)[rows]
-    return Blinks(shut * closing[:, None], torch.arange(num_frames))
+def _frame_controls(
+    controls: ControlOptions, own: ReleaseDefaults | None, rig: EyeRig | None, num_frames: int
+) -> FrameControls:
+    def sampled(curve: Curve | None, neutral: float) -> Tensor | None:
+        return None if curve is None or curve == neutral else sample_curve(curve, num_frames)
 
+    def offset(key: MotionKey) -> Tensor | None:
+        asked: Curve | None = getattr(controls, f"{key}_deg")
+        return sampled(getattr(own, f"{key}_deg", None) if asked is None else asked, 0.0)
 
-def _posed(source: MotionSequence) -> Tensor:
-    if source.canonical is None:
-        raise UsageError("the source motion has no canonical keypoints", "read them from the packet's keypoints")
-    rotation = rotation_matrix(*(decode_head_pose(source.part(key)) for key in POSE_KEYS))
-    shape = (-1, NUM_KEYPOINTS, 3)
-    canonical, expression = source.canonical.reshape(shape), source.expression.reshape(shape)
-    return pose_keypoints(canonical, rotation, expression, source.scale, source.translation)
-
-
-def _frame_controls(controls: ControlOptions, rig: EyeRig | None, num_frames: int) -> FrameControls:
-    def sampled(curve: Curve, neutral: float) -> Tensor | None:
-        return None if curve == neutral else sample_curve(curve, num_frames)
-
-    delta = {key: sampled(getattr(controls, f"{key}_deg"), 0.0) for key in POSE_KEYS}
+    delta = {key: offset(key) for key in POSE_KEYS}
     gain = {key: sampled(getattr(controls, f"{key}_factor"), 1.0) for key in POSE_KEYS}
     return FrameControls(
-        fade=_fades(controls, num_frames),
+        fade=_fades(controls, own, num_frames),
         pose_delta_deg={key: values for key, values in delta.items() if values is not None},
         pose_gain={key: values for key, values in gain.items() if values is not None},
         expression_delta=_expression_delta(controls, rig, num_frames),
@@ -187,12 +176,15 @@ def _frame_controls(controls: ControlOptions, rig: EyeRig | None, num_frames: in
     )
 
 
-def _fades(controls: ControlOptions, num_frames: int) -> dict[MotionKey, Tensor]:
+def _fades(controls: ControlOptions, own: ReleaseDefaults | None, num_frames: int) -> dict[MotionKey, Tensor]:
     fade_in, fade_out = (_count_frames(seconds) for seconds in (controls.fade_in_s, controls.fade_out_s))
     if fade_in == 0 and fade_out == 0:
         return {}
     weights = fade_weights(num_frames, fade_in=fade_in, fade_out=fade_out)
-    return {key: weights for key in MOTION_KEYS if key in controls.fade_parts}
+    parts = controls.fade_parts
+    if parts is None:
+        parts = MOTION_KEYS if own is None or own.fade_to is None else own.fade_parts
+    return {key: weights for key in MOTION_KEYS if key in parts}
 
 
 def _count_frames(seconds: float) -> int:

@@ -1,4 +1,8 @@
-"""The warm engine: warp and decoder as one CUDA graph per batch size, or eagerly where graphs are off."""
+"""The warm engine: warp and decoder as one CUDA graph per batch size, or eagerly where graphs are off.
+
+Graphs replay the fused kernels of :mod:`newsstudio_ditto.render.fast` where they fit; eager code is always the plain
+networks.
+"""
 
 import logging
 import threading
@@ -6,13 +10,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from newsstudio_ditto.errors import DeviceError, GraphInputError
 from newsstudio_ditto.networks.bundle import ModelBundle, load_bundle
+from newsstudio_ditto.render.fast import FastCore, fast_core
 from newsstudio_ditto.render.graph import EAGER_HINT, CapturedGraph, use_graphs
+from newsstudio_ditto.render.listening import CapturedEncoder
 from newsstudio_ditto.render.motion import GuidedStep
 from newsstudio_ditto.units import NUM_KEYPOINTS
 
@@ -53,7 +60,7 @@ class Engine:
     Args:
         bundle: the networks, already on ``device`` in its compute dtype.
         device: where to run.
-        eager: never capture graphs.
+        eager: never capture graphs, and run the plain networks.
         batch_sizes: batches to capture; a batch in between is padded to the next one. Without graphs any size
             runs as it is, and the largest of these is only the one to prefer.
     """
@@ -75,8 +82,15 @@ class Engine:
         self.busy = threading.RLock()
         self._warp, self._decoder = bundle.warp, bundle.decoder
         self._dtype = next(self._warp.parameters()).dtype
+        self._fast: FastCore | None = fast_core(bundle, device) if self.is_graphed else None
         self._graphs: dict[int, CapturedGraph] = {}
         self._guided_step: GuidedStep | None = None
+        self._speech_encoder: CapturedEncoder | None = None
+
+    @property
+    def core(self) -> Literal["fused", "plain"]:
+        """Whether warp and decoder run as fused kernels or as the plain networks."""
+        return "plain" if self._fast is None else "fused"
 
     @property
     def batch_size(self) -> int:
@@ -95,6 +109,13 @@ class Engine:
             self._guided_step = GuidedStep(self.bundle.motion_diffusion, is_graphed=self.is_graphed)
         return self._guided_step
 
+    @property
+    def speech_encoder(self) -> CapturedEncoder | None:
+        """The audio encoder, captured when it is first used; None without graphs."""
+        if self.is_graphed and self._speech_encoder is None:
+            self._speech_encoder = CapturedEncoder(self.bundle)
+        return self._speech_encoder
+
     def include_batch_size(self, size: int) -> None:
         """Have batches of ``size`` captured as well; without graphs there is nothing to do."""
         if self.is_graphed:
@@ -110,7 +131,10 @@ class Engine:
         torch.cuda.synchronize(self.device)
         seconds = time.perf_counter() - started
         free_bytes, _total = torch.cuda.mem_get_info(self.device)
-        log.info("captured graphs", extra={"sizes": self.batch_sizes, "seconds": seconds, "free_bytes": free_bytes})
+        log.info(
+            "captured graphs",
+            extra={"sizes": self.batch_sizes, "core": self.core, "seconds": seconds, "free_bytes": free_bytes},
+        )
         return seconds
 
     @torch.no_grad()
@@ -163,6 +187,8 @@ class Engine:
         }
 
     def _synthesize(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
+        if self._fast is not None:
+            return self._fast(volume, source_keypoints, driving_keypoints)
         image: Tensor = self._decoder(self._warp(volume, source_keypoints, driving_keypoints))
         return image
 

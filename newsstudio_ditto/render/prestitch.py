@@ -8,15 +8,19 @@ from torch import Tensor
 from newsstudio_ditto.maths.controls import FrameControls
 from newsstudio_ditto.maths.motion_stitch import CLIP_KEYS, MotionStitchOptions, StitchedMotion, stitch_motion
 from newsstudio_ditto.maths.motion_vector import MotionSequence
+from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.networks.config import BundleConfig
+from newsstudio_ditto.networks.release_defaults import ReleaseDefaults
 from newsstudio_ditto.networks.stitching import StitchingNetwork
+from newsstudio_ditto.units import MOTION_KEYS
 
 
 def stitch_options(config: BundleConfig) -> MotionStitchOptions:
     """How generated motion drives the source, for a bundle's own keypoints.
 
     A bundle whose motion starts from rest generates expression alone, so the head keeps the source's pose; and the
-    gaze correction is tied to keypoints of the official model.
+    gaze correction is tied to keypoints of the official model. What came with the weights of any other bundle, such as
+    limits and a reference character, is in use.
     """
     if config.relative == "rest":
         return MotionStitchOptions(
@@ -26,7 +30,24 @@ def stitch_options(config: BundleConfig) -> MotionStitchOptions:
             driven_keys=CLIP_KEYS,
             relative="rest",
         )
-    return MotionStitchOptions(lip_points=config.lip_points, eye_points=config.eye_points, relative=config.relative)
+    own = config.defaults or ReleaseDefaults()
+    gains = own.driven_parts
+    return MotionStitchOptions(
+        lip_points=config.lip_points,
+        eye_points=config.eye_points,
+        relative=config.relative,
+        driven_keys=None if gains is None else {key: gains[key] for key in MOTION_KEYS if key in gains},
+        drive_eyes=own.drive_eyes,
+        character_scale=own.tables.character_scale,
+        limits=own.tables.motion_limits,
+    )
+
+
+def stitching_of(bundle: ModelBundle, wanted: bool | None) -> StitchingNetwork | None:
+    """The stitching network if it is to be applied; ``wanted`` None asks the bundle, whose plain default is yes."""
+    own = bundle.config.defaults
+    is_on = (own is None or own.stitch) if wanted is None else wanted
+    return bundle.stitching if is_on else None
 
 
 @torch.no_grad()

@@ -1,5 +1,6 @@
 """A ring of host buffers: device rows are copied out without stopping the device, and read when they have arrived."""
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,25 +30,29 @@ class HostRing:
 
     def __init__(self, num_slots: int, row_bytes: int, device: torch.device) -> None:
         """Allocate every slot once."""
-        pinned = device.type == "cuda"
-        self._slots = [
-            _Slot(torch.empty(row_bytes, dtype=torch.uint8, pin_memory=pinned), _event() if pinned else None)
-            for _ in range(num_slots)
-        ]
+        is_cuda = device.type == "cuda"
+        # Copies have a stream of their own, so that the next batch need not wait for them.
+        self._stream = torch.cuda.Stream(device) if is_cuda else None  # type: ignore[no-untyped-call]
+        # One block: page-locked memory comes in powers of two.
+        rows = torch.empty(num_slots, row_bytes, dtype=torch.uint8, pin_memory=is_cuda)
+        self._slots = [_Slot(row, _event() if is_cuda else None) for row in rows]
         self._num_pushed = 0
 
-    def push(self, row: Tensor) -> int:
-        """Start copying ``row`` ((row_bytes,) uint8) into the next slot and return the slot's number.
+    @property
+    def is_asynchronous(self) -> bool:
+        """Whether rows are still on their way when they have been pushed."""
+        return self._stream is not None
 
-        On CUDA the copy is queued on the current stream, behind the work that makes ``row``.
+    def push(self, rows: Tensor) -> list[int]:
+        """Start copying rows (B, row_bytes) uint8 into the next slots and return the slots' numbers.
+
+        On CUDA the copies wait for the work that the current stream was given so far, and nothing waits for them.
         """
-        index = self._num_pushed % len(self._slots)
-        slot = self._slots[index]
-        slot.host.copy_(row, non_blocking=slot.copied is not None)
-        if slot.copied is not None:
-            slot.copied.record(torch.cuda.current_stream(row.device))
-        self._num_pushed += 1
-        return index
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(rows.device))
+            rows.record_stream(self._stream)
+        with self._on_stream():
+            return [self._copy(row) for row in rows]
 
     def read(self, index: int) -> npt.NDArray[np.uint8]:
         """The (row_bytes,) row of slot ``index``, a view, once its copy has arrived."""
@@ -55,6 +60,18 @@ class HostRing:
         if slot.copied is not None:
             slot.copied.synchronize()
         return slot.host.numpy()
+
+    def _on_stream(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def _copy(self, row: Tensor) -> int:
+        index = self._num_pushed % len(self._slots)
+        slot = self._slots[index]
+        slot.host.copy_(row, non_blocking=slot.copied is not None)
+        if slot.copied is not None:
+            slot.copied.record(self._stream)
+        self._num_pushed += 1
+        return index
 
 
 def _event() -> torch.cuda.Event:

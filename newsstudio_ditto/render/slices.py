@@ -7,10 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from newsstudio_ditto.maths.paste import PasteWindow
 from newsstudio_ditto.packet.reader import Packet
+from newsstudio_ditto.packet.spec import FrameSize
+from newsstudio_ditto.render.frame_pool import SourceRows, convert_rows, read_rows, resident_pools
+from newsstudio_ditto.render.paste import paint_planes
 
-_NUM_STAGING = 2
-_CACHE_SHARE = 0.5
+PLANES_BYTES = 64 * 2**20
+"""Converted frames that the CPU keeps, so that a still and a short loop are converted once."""
 
 
 @dataclass(frozen=True)
@@ -18,101 +22,75 @@ class SourceSlice:
     """What the frames of one batch need of the packet, on the device.
 
     Args:
-        volumes: (B, C, D, h, w), appearance, in the dtype of the packet.
-        grids: (B, h, w, 2) float32.
-        masks: (B, 1, h, w) uint8.
-        frames: (B, 3, H, W) uint8.
-        face_valid: (B,) bool.
-        ready: recorded when the tensors have arrived; None where nothing runs asynchronously.
+        rows: one for each frame of the batch; its planes become the output.
+        ready: recorded when the rows have arrived; None where nothing runs asynchronously.
     """
 
-    volumes: Tensor
-    grids: Tensor
-    masks: Tensor
-    frames: Tensor
-    face_valid: Tensor
+    rows: SourceRows
     ready: torch.cuda.Event | None = None
 
     def wait(self) -> None:
         """Make the current stream wait for the upload, and keep the memory until that stream has used it."""
         if self.ready is None:
             return
-        stream = torch.cuda.current_stream(self.frames.device)
+        stream = torch.cuda.current_stream(self.rows.planes.device)
         stream.wait_event(self.ready)
-        for tensor in (self.volumes, self.grids, self.masks, self.frames, self.face_valid):
+        for tensor in self.rows.tensors:
             tensor.record_stream(stream)
 
+    def paint(self, images: Tensor, window: PasteWindow, frame_size: FrameSize) -> Tensor:
+        """Paste rendered crops (B, 3, S, S) into the frames, once: (B, H*W*3//2) uint8, the planes of the rows."""
+        rows = self.rows
+        paint_planes(rows.planes, rows.patches, images, rows.grids, rows.masks, rows.face_valid, window, frame_size)
+        return rows.planes
 
-def _slice(columns: Sequence[Tensor], ready: torch.cuda.Event | None = None) -> SourceSlice:
-    volumes, grids, masks, frames, face_valid = columns
-    return SourceSlice(volumes, grids, masks, frames, face_valid, ready)
-
-
-def _parts(packet: Packet) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return packet.appearance_volumes, packet.grids, packet.masks, packet.frames, packet.meta.face_valid
+    def span(self, span: slice) -> "SourceSlice":
+        """Some frames of the batch; the tensors are views."""
+        return SourceSlice(SourceRows(*(tensor[span] for tensor in self.rows.tensors)), self.ready)
 
 
 def read_slices(packet: Packet, batches: Iterable[Sequence[int]], device: torch.device) -> Iterator[SourceSlice]:
     """Yield one slice per batch of source frame indices, in order.
 
-    Private memory: one batch on the CPU; on CUDA two page-locked rows, and device memory for the rows kept there.
+    Private memory: one batch and 64 MB of converted frames on the CPU; on CUDA two page-locked rows, and the device
+    memory of the packet's pool.
+
+    Raises:
+        PacketFormatError: a file of the packet was cut or rewritten in place since it was opened.
     """
-    if device.type != "cuda":
-        parts = _parts(packet)
-        for indices in batches:
-            index = torch.as_tensor(indices, dtype=torch.int64)
-            yield _slice([part.index_select(0, index) for part in parts])
-        return
-    rows = _DeviceRows(packet, device)
+    pool = resident_pools.pool(packet, device) if device.type == "cuda" else None
+    host = _HostRows(packet)
     for indices in batches:
-        yield rows.gather(indices)
+        packet.expect_unchanged()
+        if pool is None:
+            yield SourceSlice(host.gather(indices))
+        else:
+            yield SourceSlice(*pool.gather(indices))
 
 
-class _DeviceRows:
-    """Source frames on the card, each uploaded once while memory allows, on a stream of their own.
+class _HostRows:
+    """Rows for the CPU: copies of mapped rows, with converted frames that come again kept."""
 
-    A still or a short loop stays resident, so a long speech costs no further copies.
-    """
+    def __init__(self, packet: Packet) -> None:
+        height, width = packet.frame_size
+        self._packet = packet
+        self._kept: OrderedDict[int, Tensor] = OrderedDict()
+        self._num_kept = PLANES_BYTES // (height * width * 3 // 2)
 
-    def __init__(self, packet: Packet, device: torch.device) -> None:
-        self._parts = _parts(packet)
-        self._device = device
-        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._rows: OrderedDict[int, tuple[Tensor, ...]] = OrderedDict()
-        row_bytes = sum(part[0].numel() * part.element_size() for part in self._parts)
-        free_bytes, _total = torch.cuda.mem_get_info(device)
-        self._capacity = max(1, int(free_bytes * _CACHE_SHARE) // row_bytes)
-        self._staging = [
-            tuple(torch.empty(part[:1].shape, dtype=part.dtype, pin_memory=True) for part in self._parts)
-            for _ in range(min(_NUM_STAGING, packet.num_frames))
-        ]
-        self._copied = [torch.cuda.Event() for _ in self._staging]  # type: ignore[no-untyped-call]
-        self._num_uploads = 0
+    def gather(self, indices: Sequence[int]) -> SourceRows:
+        packet, index = self._packet, torch.as_tensor(indices, dtype=torch.int64)
+        rows, columns = packet.paste_window.slices
+        window = packet.frames[..., rows, columns]
+        parts = (packet.appearance_volumes, packet.grids, packet.masks, window)
+        volumes, grids, masks, patches = (part.index_select(0, index) for part in parts)
+        planes = torch.cat([self._planes(number) for number in indices])
+        return SourceRows(volumes, grids, masks, patches, planes, packet.meta.face_valid[index])
 
-    def gather(self, indices: Sequence[int]) -> SourceSlice:
-        with torch.cuda.stream(self._stream):
-            rows = [self._row(index) for index in indices]
-            columns = [torch.cat(column) for column in zip(*rows, strict=True)]
-            ready = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            ready.record(self._stream)
-        return _slice(columns, ready)
-
-    def _row(self, index: int) -> tuple[Tensor, ...]:
-        row = self._rows.get(index)
-        if row is None:
-            row = self._upload(index)
-            self._rows[index] = row
-            if len(self._rows) > self._capacity:
-                self._rows.popitem(last=False)
-        self._rows.move_to_end(index)
-        return row
-
-    def _upload(self, index: int) -> tuple[Tensor, ...]:
-        turn = self._num_uploads % len(self._staging)
-        self._num_uploads += 1
-        self._copied[turn].synchronize()
-        for part, host in zip(self._parts, self._staging[turn], strict=True):
-            host.copy_(part[index : index + 1])
-        row = tuple(host.to(self._device, non_blocking=True) for host in self._staging[turn])
-        self._copied[turn].record(self._stream)
-        return row
+    def _planes(self, number: int) -> Tensor:
+        planes = self._kept.get(number)
+        if planes is None:
+            planes = convert_rows(self._packet, read_rows(self._packet, number, number + 1)).planes
+            self._kept[number] = planes
+            while len(self._kept) > max(self._num_kept, 1):
+                self._kept.popitem(last=False)
+        return planes

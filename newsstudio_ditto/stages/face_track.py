@@ -1,8 +1,8 @@
 """Follow the presenter's face through the clip: landmarks, crop geometry and paste window."""
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 from newsstudio_ditto.config import CropConfig, PacketOptions
 from newsstudio_ditto.errors import NoFaceError
 from newsstudio_ditto.faces.finder import FaceFinder
+from newsstudio_ditto.faces.observation import FaceObservation
+from newsstudio_ditto.faces.quality import FaceQuality, judge_quality, measure_quality
 from newsstudio_ditto.maths.crop import anchors_478, crop_transform
 from newsstudio_ditto.maths.feather import BlendRegion, blend_mask
 from newsstudio_ditto.maths.paste import PasteWindow, full_window, mask_support, tight_window
@@ -23,8 +25,9 @@ from newsstudio_ditto.units import CROP_SIZE_PX
 
 log = logging.getLogger(__name__)
 
-VERSION = f"{frames_stage.VERSION} face_track.2"
+VERSION = f"{frames_stage.VERSION} face_track.3"
 KIND = "face_track"
+_FRAMES_MEASURED = 16
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class FaceTrack:
         feather: share of the crop that the blend mask keeps at full weight.
         generation: fingerprint of source, options and model.
         blend: what of the crop is blended into the frame.
+        quality: medians over frames spread through the clip; None where nobody measured.
+        num_faces: the most faces seen in one frame.
     """
 
     landmarks: Floats
@@ -52,6 +57,8 @@ class FaceTrack:
     feather: float
     generation: str
     blend: BlendRegion = "crop"
+    quality: FaceQuality | None = None
+    num_faces: int = 1
 
     @property
     def num_frames(self) -> int:
@@ -69,6 +76,8 @@ class FaceTrack:
             "feather": self.feather,
             "generation": self.generation,
             "blend": self.blend,
+            "quality": None if self.quality is None else list(astuple(self.quality)),
+            "num_faces": self.num_faces,
         }
         return TensorFile({name: torch.from_numpy(array) for name, array in arrays.items()}, header)
 
@@ -87,6 +96,8 @@ class FaceTrack:
             feather=header["feather"],
             generation=header["generation"],
             blend=header["blend"],
+            quality=None if header["quality"] is None else FaceQuality(*header["quality"]),
+            num_faces=header["num_faces"],
         )
 
 
@@ -114,8 +125,9 @@ def track_face(
 
     Raises:
         NoFaceError: no frame shows a face.
+        FaceError: the face is too small or turned too far.
     """
-    landmarks, valid = _observe(frames, finder or FaceFinder())
+    landmarks, valid, num_faces = _observe(frames, finder or FaceFinder())
     if not valid.any():
         raise NoFaceError(
             f"none of the {len(valid)} frames shows a face",
@@ -123,6 +135,7 @@ def track_face(
         )
     if not valid.all():
         log.warning("frames without a face", extra={"num_frames": len(valid), "num_missing": int((~valid).sum())})
+    quality = measure_clip(frames, landmarks, valid)
     landmarks = fill_gaps(landmarks, valid)
     crop = options.crop or crop
     geometry = [_crop(points, crop) for points in landmarks]
@@ -132,8 +145,40 @@ def track_face(
     region = choose_blend(options, blend, len(valid))
     window = choose_window(crop_to_original[valid], (height, width), options, region)
     return FaceTrack(
-        landmarks, valid, original_to_crop, crop_to_original, window, crop, options.feather, generation, region
+        landmarks,
+        valid,
+        original_to_crop,
+        crop_to_original,
+        window,
+        crop,
+        options.feather,
+        generation,
+        region,
+        quality,
+        num_faces,
     )
+
+
+def measure_clip(frames: Tensor, landmarks: Floats, valid: Flags) -> FaceQuality:
+    """How fit the face is for talking: the medians over at most 16 frames with a face.
+
+    Args:
+        frames: (N, 3, H, W) uint8, planar RGB.
+        landmarks: (N, 478, 3) float32, frame pixels.
+        valid: (N,) bool, at least one of them true.
+
+    Raises:
+        FaceError: the face is too small or turned too far for any result.
+    """
+    seen = np.flatnonzero(valid)
+    chosen = seen[np.linspace(0, len(seen) - 1, min(len(seen), _FRAMES_MEASURED)).round().astype(int)]
+    rows = [
+        astuple(measure_quality(frame, FaceObservation(landmarks[index], 1.0)))
+        for index, frame in zip(chosen, _interleaved(frames[i] for i in chosen), strict=True)
+    ]
+    quality = FaceQuality(*(float(value) for value in np.median(rows, axis=0)))
+    judge_quality(quality)
+    return quality
 
 
 def choose_blend(options: PacketOptions, blend: BlendRegion, num_frames: int) -> BlendRegion:
@@ -143,18 +188,20 @@ def choose_blend(options: PacketOptions, blend: BlendRegion, num_frames: int) ->
     return blend if num_frames > 1 else "crop"
 
 
-def _observe(frames: Tensor, finder: FaceFinder) -> tuple[Floats, Flags]:
+def _observe(frames: Tensor, finder: FaceFinder) -> tuple[Floats, Flags, int]:
     num_frames = len(frames)
     landmarks = np.zeros((num_frames, 478, 3), np.float32)
     valid = np.zeros(num_frames, np.bool_)
-    for index, face in enumerate(finder.track(_interleaved(frames))):
+    tracker = finder.tracker()
+    for index, frame in enumerate(_interleaved(frames)):
+        face = tracker.step(frame)
         if face is not None:
             landmarks[index], valid[index] = face.landmarks, True
         report_stage("face_track", index + 1, num_frames)
-    return landmarks, valid
+    return landmarks, valid, tracker.num_faces
 
 
-def _interleaved(frames: Tensor) -> Iterator[NDArray[np.uint8]]:
+def _interleaved(frames: Iterable[Tensor]) -> Iterator[NDArray[np.uint8]]:
     for frame in frames:
         yield np.ascontiguousarray(frame.permute(1, 2, 0).numpy())
 

@@ -1,18 +1,21 @@
 """Speech features: what the motion diffusion hears, one row per video frame."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from newsstudio_ditto.maths.audio_windows import cut_windows, merge_rows
+from newsstudio_ditto.errors import EmptyAudioError
+from newsstudio_ditto.maths.audio_windows import count_windows, cut_some_windows, merge_rows
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.stages.tensor_file import Plain, TensorFile
 from newsstudio_ditto.units import count_frames
 
 VERSION = "speech_features.1"
+
+Encoder = Callable[[Tensor], Tensor]
 
 WINDOWS_PER_BATCH = 64
 """13 s of speech; the activations of one batch bound the memory, whatever the length."""
@@ -35,27 +38,41 @@ def compute_speech_features(speech: npt.NDArray[np.float32], bundle: ModelBundle
 
 
 @torch.no_grad()
-def _encode(windows: Tensor, bundle: ModelBundle) -> Tensor:
+def _encode(windows: Tensor, bundle: ModelBundle, encoder: Encoder | None) -> Tensor:
     # an encoder that onnxruntime runs has no weights of its own, and takes float32
-    dtype = next((weight.dtype for weight in bundle.audio_encoder.parameters()), torch.float32)
-    rows = bundle.audio_encoder(windows.to(bundle.device, dtype))
+    dtype = next((weight.dtype for weight in bundle.audio_encoder.parameters()), None)
+    run = bundle.audio_encoder if encoder is None or dtype is None else encoder
+    rows = run(windows.to(bundle.device, dtype or torch.float32))
     return merge_rows(rows.float()).cpu()
 
 
 def iterate_speech_features(
-    speech: npt.NDArray[np.float32], bundle: ModelBundle, *, windows_per_batch: int = WINDOWS_PER_BATCH
+    speech: npt.NDArray[np.float32],
+    bundle: ModelBundle,
+    *,
+    windows_per_batch: int = WINDOWS_PER_BATCH,
+    encoder: Encoder | None = None,
 ) -> Iterator[Tensor]:
     """Yield the features of a speech in order, (n, A) float32 at a time, T rows in all.
 
     Every window is encoded by itself, so the rows do not depend on how windows are put into batches.
 
+    Args:
+        speech: (samples,) 16 kHz mono, -1..1.
+        bundle: its audio encoder runs where the bundle lives.
+        windows_per_batch: windows that are encoded at once.
+        encoder: the bundle's audio encoder made faster, such as a captured one; None takes it as it is.
+
     Raises:
         EmptyAudioError: there is no sample.
     """
-    windows = cut_windows(torch.from_numpy(speech))
+    samples, num_windows = torch.from_numpy(speech), count_windows(len(speech))
+    if num_windows == 0:
+        raise EmptyAudioError("the speech has no samples", "give a recording that is not empty")
     rows_left = count_frames(len(speech))
-    for start in range(0, len(windows), windows_per_batch):
-        rows = _encode(windows[start : start + windows_per_batch], bundle)[:rows_left]
+    for start in range(0, num_windows, windows_per_batch):
+        windows = cut_some_windows(samples, start, min(start + windows_per_batch, num_windows))
+        rows = _encode(windows, bundle, encoder)[:rows_left]
         rows_left -= len(rows)
         yield rows
 

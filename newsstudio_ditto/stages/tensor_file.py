@@ -41,10 +41,19 @@ class TensorFile:
 
 
 def save_tensors(path: Path, content: TensorFile) -> None:
-    """Write beside, then rename, so that a reader has the old file or the new one."""
+    """Write beside, then rename, so that a reader has the old file or the new one.
+
+    Raises:
+        StorageError: the folder is full, read-only or forbidden.
+    """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in content.tensors.items()}
-    with replacing(path) as beside:
-        torch.save({"header": dict(content.header), "tensors": tensors}, beside)
+    with replacing(path) as beside, beside.open("wb") as file:
+        try:
+            torch.save({"header": dict(content.header), "tensors": tensors}, file)
+        except RuntimeError as error:
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from error  # torch speaks of positions where the system said: disk full
+            raise
 
 
 def open_tensors(path: Path, *, kind: str, remedy: str) -> TensorFile:

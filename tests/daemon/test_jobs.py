@@ -1,5 +1,6 @@
 """The board of jobs, paths in words, settings: without a server."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from newsstudio_ditto.daemon.artifacts import ENGINE_ARTIFACTS, avatar_status, l
 from newsstudio_ditto.daemon.jobs import Job, JobBoard, JobState
 from newsstudio_ditto.daemon.problems import RequestError, without_paths
 from newsstudio_ditto.daemon.settings import DaemonSettings
-from newsstudio_ditto.errors import UsageError
+from newsstudio_ditto.errors import StorageError, UsageError
 from newsstudio_ditto.packet.spec import PARTS
 from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.storage import StorageLayout
@@ -34,6 +35,34 @@ def test_a_board_remembers_across_restarts(board: JobBoard, tmp_path: Path) -> N
     assert states == [JobState.INTERRUPTED, JobState.INTERRUPTED, JobState.DONE]
     assert again.get(f"{1:016x}").hint == "send it again"
     assert again.interrupt_unfinished() == []
+
+
+def test_a_clock_that_is_set_back_changes_nothing(board: JobBoard) -> None:
+    for number in range(5):
+        board.add(Job(f"{number:016x}", "render", "anna", created_s=1000.0 - number))
+        board.update(f"{number:016x}", state=JobState.DONE)
+    assert [int(job.id, 16) for job in board.newest(5)] == [4, 3, 2, 1, 0]
+    assert sorted(board.forget_oldest()) == [f"{0:016x}", f"{1:016x}"]
+
+
+def test_a_disk_that_takes_nothing_ends_no_job(board: JobBoard, tmp_path: Path) -> None:
+    board.add(Job("a" * 16, "render", "anna"))
+    board.update("a" * 16, state=JobState.RUNNING)
+    other = sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)
+    board._db.execute("PRAGMA busy_timeout = 0")
+    other.execute("BEGIN EXCLUSIVE")
+    assert board.update("a" * 16, state=JobState.DONE, note={"percent": 100.0}).state is JobState.DONE
+    assert board.get("a" * 16).percent == 100.0
+    assert board.newest(1)[0].state is JobState.DONE
+    assert board.forget_oldest() == []
+    with pytest.raises(StorageError, match="cannot be written down"):
+        board.add(Job("b" * 16, "render", "anna"))
+    other.execute("ROLLBACK")
+    board.add(Job("c" * 16, "render", "anna"))
+    board.update("c" * 16, state=JobState.RUNNING)
+    board.close()
+    states = {job.id[0]: job.state for job in JobBoard(tmp_path / "jobs.sqlite", jobs_kept=3).newest(5)}
+    assert states == {"a": JobState.DONE, "c": JobState.RUNNING}
 
 
 def test_a_final_job_stays_as_it_is(board: JobBoard) -> None:
@@ -123,6 +152,7 @@ def test_settings_refuse_what_cannot_work(tmp_path: Path) -> None:
     (tmp_path / "dagster").mkdir()
     (tmp_path / "dagster" / "dagster.yaml").write_text("")
     assert DaemonSettings(layout).uses_graph
-    for wrong in ({"token": "short"}, {"port": 0}, {"queue_limit": 0}, {"devices": ()}, {"preprocess": "magic"}):
+    magic = ({"preprocess": "magic"}, {"lips": "magic"})
+    for wrong in ({"token": "short"}, {"port": 0}, {"queue_limit": 0}, {"devices": ()}, *magic):
         with pytest.raises(UsageError):
             DaemonSettings(layout, **wrong)  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
 """One picture and one speech through every stage at full width, against the reference's numbers."""
 
-import random
 from dataclasses import dataclass, field, replace
 
 import cv2
@@ -9,38 +8,42 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from newsstudio_ditto.config import SamplingOptions
+from newsstudio_ditto.controls import ControlOptions
 from newsstudio_ditto.maths import paste as plane
 from newsstudio_ditto.maths.audio_windows import cut_windows, merge_rows
-from newsstudio_ditto.maths.blink import blink_table
-from newsstudio_ditto.maths.clips import ClipOptions, generate_motion
+from newsstudio_ditto.maths.clips import generate_motion
 from newsstudio_ditto.maths.conditions import Conditioning, condition_rows, emotion_rows
-from newsstudio_ditto.maths.controls import FrameControls
 from newsstudio_ditto.maths.crop import anchors_203, crop_transform, halve_image
 from newsstudio_ditto.maths.diffusion import ddim_schedule
 from newsstudio_ditto.maths.eyes import eye_ball_direction, eye_openness
 from newsstudio_ditto.maths.feather import feather_mask
-from newsstudio_ditto.maths.motion_stitch import Blinks, StitchedMotion
-from newsstudio_ditto.maths.motion_vector import EXPRESSION_START, MotionSequence, clip_motion, pack_motion
+from newsstudio_ditto.maths.motion_stitch import StitchedMotion
+from newsstudio_ditto.maths.motion_vector import EXPRESSION_START, MotionSequence, pack_motion
 from newsstudio_ditto.networks.appearance import AppearanceExtractor
 from newsstudio_ditto.networks.config import OFFICIAL
 from newsstudio_ditto.networks.decoder import SpadeDecoder
 from newsstudio_ditto.networks.layers import FixedBuffers
 from newsstudio_ditto.networks.motion_diffusion import MotionDenoiser
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor
+from newsstudio_ditto.networks.release_defaults import DefaultTables, ReleaseDefaults
 from newsstudio_ditto.networks.stitching import StitchingNetwork
 from newsstudio_ditto.networks.warp import WarpingNetwork
-from newsstudio_ditto.render.motion import GuidedStep, WindowSampler
+from newsstudio_ditto.render.control_plan import plan_controls
+from newsstudio_ditto.render.motion import GuidedStep, WindowSampler, clip_options
 from newsstudio_ditto.render.paste import paste_back
 from newsstudio_ditto.render.prestitch import prestitch, stitch_options
 from newsstudio_ditto.units import CROP_SIZE_PX
+from tests import tolerances
+from tests.golden_comparison import assert_golden
 from tests.golden_rules import Arrays, N, f32, load_golden
 from tests.networks.golden_checks import load_rule_weights
-from tests.tolerances import END_TO_END_IMAGE, END_TO_END_KEYPOINTS, END_TO_END_UINT8
 
 pytestmark = pytest.mark.slow
 
 NUM_SAMPLES, NUM_FRAMES, NUM_STEPS = 48123, 76, 10
 RENDERED = (0, 12, 75)
+FADE_IN_S = 0.08
 SETTINGS = OFFICIAL.networks
 
 
@@ -56,6 +59,26 @@ def ruled(network: type[nn.Module], settings: object, manifest: str, name: str) 
 
 def tensor(name: str, shape: tuple[int, ...], scale: float = 1.0) -> Tensor:
     return torch.from_numpy(f32(scale * N(name, shape)))
+
+
+def bounds() -> Tensor:
+    spans = ((1, -0.05, 0.3), (198, -3.0, 3.0), (3, -0.05, 0.05), (63, -0.08, 0.08))
+    low = torch.cat([torch.full((width,), at) for width, at, _ in spans])
+    return torch.stack([low, torch.cat([torch.full((width,), at) for width, _, at in spans])])
+
+
+CONFIG = replace(
+    OFFICIAL,
+    defaults=ReleaseDefaults(
+        reset_every=1,
+        carried_dims=(0, EXPRESSION_START),
+        fade_to="first",
+        pitch_deg=2.0,
+        blink_spacing_frames=(30,),
+        tables=DefaultTables(motion_limits=bounds(), blink_offsets=tensor("ms/delta_eye", (15, 63), 0.02)),
+    ),
+)
+"""The settings of the golden run, as a converted bundle keeps them."""
 
 
 @dataclass
@@ -94,12 +117,6 @@ def stand_in_encoder(windows: Tensor) -> Tensor:
     return torch.from_numpy(f32(taps @ basis / 20))
 
 
-def bounds() -> tuple[Tensor, Tensor]:
-    spans = ((1, -0.05, 0.3), (198, -3.0, 3.0), (3, -0.05, 0.05), (63, -0.08, 0.08))
-    low = torch.cat([torch.full((width,), at) for width, at, _ in spans])
-    return low, torch.cat([torch.full((width,), at) for width, _, at in spans])
-
-
 def sample(conditions: Tensor, source: MotionSequence) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     denoiser = ruled(MotionDenoiser, SETTINGS.motion_diffusion, "lmdm", "lmdm")
     assert isinstance(denoiser, MotionDenoiser)
@@ -112,20 +129,15 @@ def sample(conditions: Tensor, source: MotionSequence) -> tuple[Tensor, list[tup
         windows.append((first_frame, predicted))
         return predicted
 
-    options = ClipOptions(overlap_frames=10, smoothing_frames=3, reset_every=1, carried_dims=(0, EXPRESSION_START))
+    options = clip_options(SamplingOptions(), CONFIG)
     return generate_motion(conditions, pack_motion(source)[0], recording, options), windows
 
 
 def pose(source: MotionSequence, motion: Tensor) -> StitchedMotion:
     stitching = ruled(StitchingNetwork, SETTINGS.stitching, "stitching_network", "stitch")
     assert isinstance(stitching, StitchingNetwork)
-    fade = torch.ones(NUM_FRAMES)
-    fade[:2] = torch.tensor([0.0, 0.5])
-    controls = FrameControls(fade={"expression": fade}, pose_delta_deg={"pitch": torch.full((NUM_FRAMES,), 2.0)})
-    index = torch.from_numpy(blink_table(NUM_FRAMES, 15, [30], random.Random(0)))
-    blinks = Blinks(offsets=tensor("ms/delta_eye", (15, 63), 0.02), index=index)
-    options = replace(stitch_options(OFFICIAL), blinks=blinks)
-    return prestitch(source, clip_motion(motion, *bounds()), options, stitching, controls)
+    plan = plan_controls(ControlOptions(fade_in_s=FADE_IN_S), stitch_options(CONFIG), CONFIG, source, len(motion))
+    return prestitch(source, motion, plan.options, stitching, plan.frames)
 
 
 @pytest.fixture(scope="module")
@@ -182,38 +194,36 @@ def coarse_grid(crop_to_original: np.ndarray, size: tuple[int, int]) -> np.ndarr
     return f32((2 * np.stack(rows, axis=-1) / 32 + 1) / CROP_SIZE_PX - 1)
 
 
-def assert_near(actual: Tensor | np.ndarray, expected: np.ndarray, tolerance: float) -> None:
-    values = np.asarray(actual)
-    assert values.shape == expected.shape
-    assert np.abs(values.astype(np.float64) - expected.astype(np.float64)).max() <= tolerance
+def assert_near(golden: Arrays, name: str, actual: Tensor | np.ndarray, tolerance: float) -> None:
+    assert_golden("end to end", name, actual, golden[name], tolerance)
 
 
 def test_source_crop_volume_and_keypoints(chain: Chain, golden: Arrays) -> None:
-    assert_near(chain.crop_to_original, golden["M_c2o"], 2e-3)
-    assert_near(chain.picture[:, :, ::4, ::4], golden["img256_sub"], 1e-6)
-    assert_near(chain.volume[:, ::2, ::2, ::4, ::4], golden["f_s_sub"], 3e-4)
+    assert_near(golden, "M_c2o", chain.crop_to_original, tolerances.CROP)
+    assert_near(golden, "img256_sub", chain.picture[:, :, ::4, ::4], tolerances.END_TO_END_PICTURE)
+    assert_near(golden, "f_s_sub", chain.volume[:, ::2, ::2, ::4, ::4], tolerances.END_TO_END_SOURCE)
     names = {"scale": "scale", "t": "translation", "exp": "expression", "kp": "canonical", "pitch": "pitch"}
     names |= {"yaw": "yaw", "roll": "roll"}
     for stored, own in names.items():
-        assert_near(getattr(chain.source, own), golden[f"x_s_info/{stored}"], 3e-4)
+        assert_near(golden, f"x_s_info/{stored}", getattr(chain.source, own), tolerances.END_TO_END_SOURCE)
 
 
 def test_condition_rows(chain: Chain, golden: Arrays) -> None:
-    assert_near(chain.conditions[:, ::8], golden["cond_sub"], 1e-4)
-    assert_near(chain.conditions[:, -79:], golden["cond_tail"], 2e-4)
+    assert_near(golden, "cond_sub", chain.conditions[:, ::8], tolerances.END_TO_END_CONDITIONS)
+    assert_near(golden, "cond_tail", chain.conditions[:, -79:], tolerances.END_TO_END_CONDITIONS)
 
 
 def test_windows_and_motion(chain: Chain, golden: Arrays) -> None:
     assert len(chain.windows) == 2
     for i, (first_frame, predicted) in enumerate(chain.windows):
-        assert_near(first_frame[None], golden[f"clip{i}/kp_cond"], 5e-4)
-        assert_near(predicted[None, ::2, ::2], golden[f"clip{i}/pred"], 5e-4)
-    assert_near(chain.motion, golden["res_kp_seq"], 5e-4)
+        assert_near(golden, f"clip{i}/kp_cond", first_frame[None], tolerances.END_TO_END_KEYPOINTS)
+        assert_near(golden, f"clip{i}/pred", predicted[None, ::2, ::2], tolerances.END_TO_END_KEYPOINTS)
+    assert_near(golden, "res_kp_seq", chain.motion, tolerances.END_TO_END_KEYPOINTS)
 
 
 def test_keypoints_of_every_frame(chain: Chain, golden: Arrays) -> None:
-    assert_near(chain.posed.source_keypoints[0], golden["x_s"], END_TO_END_KEYPOINTS)
-    assert_near(chain.posed.driving_keypoints, golden["x_d"], END_TO_END_KEYPOINTS)
+    assert_near(golden, "x_s", chain.posed.source_keypoints[0], tolerances.END_TO_END_KEYPOINTS)
+    assert_near(golden, "x_d", chain.posed.driving_keypoints, tolerances.END_TO_END_KEYPOINTS)
 
 
 def test_rendered_and_pasted_frames(chain: Chain, golden: Arrays) -> None:
@@ -228,8 +238,8 @@ def test_rendered_and_pasted_frames(chain: Chain, golden: Arrays) -> None:
             keypoints = chain.posed.source_keypoints[i : i + 1], chain.posed.driving_keypoints[i : i + 1]
             feature = warp(chain.volume, *keypoints)
             image = decoder(feature)
-        assert_near(feature[:, ::4, ::4, ::4], golden[f"frame{i}/warp_sub"], 5e-3)
-        assert_near(image[:, :, ::4, ::4], golden[f"frame{i}/image_sub"], END_TO_END_IMAGE)
+        assert_near(golden, f"frame{i}/warp_sub", feature[:, ::4, ::4, ::4], tolerances.END_TO_END_IMAGE)
+        assert_near(golden, f"frame{i}/image_sub", image[:, :, ::4, ::4], tolerances.END_TO_END_IMAGE)
         pasted = paste_back(
             background,
             image,
@@ -238,7 +248,7 @@ def test_rendered_and_pasted_frames(chain: Chain, golden: Arrays) -> None:
             torch.tensor([True]),
             window,
         )
-        expected = golden[f"frame{i}/result_u8_sub"].astype(int)
-        difference = np.abs(pasted[0, :, ::2, ::2].permute(1, 2, 0).numpy().astype(int) - expected)
-        assert difference.max() <= END_TO_END_UINT8
-        assert difference.mean() < 0.2
+        name = f"frame{i}/result_u8_sub"
+        found, expected = pasted[0, :, ::2, ::2].permute(1, 2, 0).numpy().astype(int), golden[name].astype(int)
+        assert_golden("end to end, uint8", name, found, expected, tolerances.END_TO_END_UINT8)
+        assert np.abs(found - expected).mean() < 0.2

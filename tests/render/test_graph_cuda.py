@@ -1,5 +1,6 @@
 """Replays against eager code on a CUDA device, always with two inputs: one cannot show a stale buffer."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,15 @@ import torch
 
 from newsstudio_ditto.config import SamplingOptions
 from newsstudio_ditto.errors import GraphInputError
+from newsstudio_ditto.maths.diffusion import ddim_schedule
+from newsstudio_ditto.networks.motion_diffusion import sample_window
 from newsstudio_ditto.render.engine import Engine
+from newsstudio_ditto.render.frame_pool import SWITCH, convert_rows, read_rows
 from newsstudio_ditto.render.graph import CapturedGraph
-from newsstudio_ditto.render.motion import sample_motion
+from newsstudio_ditto.render.motion import GuidedStep, sample_motion
 from newsstudio_ditto.render.pipeline import FramePlan, render_plan
 from newsstudio_ditto.render.ring import HostRing
+from newsstudio_ditto.render.slices import SourceSlice
 from tests.render.conftest import CPU
 from tests.render.test_pipeline import steady_plan
 from tests.render.tiny import tiny_bundle, tiny_packet
@@ -101,9 +106,61 @@ def test_frames_on_cuda_are_those_of_the_cpu(num_source: int, needs_cuda: torch.
 def test_rows_leave_cuda_through_pinned_slots_in_order(needs_cuda: torch.device) -> None:
     ring = HostRing(4, 1 << 20, needs_cuda)
     for start in range(0, 12, 4):
-        slots = [
-            ring.push(torch.full((1 << 20,), value, dtype=torch.uint8, device=needs_cuda))
-            for value in range(start, start + 4)
-        ]
+        values = torch.arange(start, start + 4, dtype=torch.uint8, device=needs_cuda)
+        slots = ring.push(values[:, None].expand(-1, 1 << 20).contiguous())
         for value, slot in enumerate(slots, start):
             assert (ring.read(slot) == value).all()
+
+
+def test_a_whole_sampling_run_on_cuda_is_that_of_the_plain_loop(needs_cuda: torch.device) -> None:
+    denoiser = tiny_bundle(needs_cuda).motion_diffusion
+    plain, captured = GuidedStep(denoiser, is_graphed=False), GuidedStep(denoiser, is_graphed=True)
+    draw = torch.Generator().manual_seed(6)
+    windows = [
+        (torch.randn(6, 1, 80, 265, generator=draw), torch.randn(80, denoiser.config.condition_dim, generator=draw))
+        for _ in range(2)
+    ]
+    first = torch.zeros(1, 265, device=needs_cuda)
+    found = [captured.sample(noise.to(needs_cuda), first, rows, 2.0) for noise, rows in windows[:1]]
+    assert found[0] is not None
+    for noise, rows in windows:
+        on_device = noise.to(needs_cuda)
+        with torch.no_grad():
+            encoded = plain.encode(rows, 2.0)
+            predict = partial(plain.predict, scale=2.0)
+            expected = sample_window(predict, first, encoded, on_device, ddim_schedule(6))
+        replayed = captured.sample(on_device, first, rows, 2.0)
+        assert replayed is not None
+        torch.testing.assert_close(replayed, expected, atol=1e-4, rtol=0)
+
+
+def test_paste_kernels_on_cuda_paint_what_the_plain_way_paints(needs_cuda: torch.device, tmp_path: Path) -> None:
+    packet = tiny_packet(tmp_path, tiny_bundle(), 4, no_face=(2,))
+    parts = read_rows(packet, 0, 4)
+    images = torch.rand(4, 3, 128, 128, generator=torch.Generator().manual_seed(7)) * 1.2 - 0.1
+    plain = SourceSlice(convert_rows(packet, parts))
+    on_cuda = SourceSlice(convert_rows(packet, [part.to(needs_cuda) for part in parts]))
+    assert torch.equal(on_cuda.rows.planes.cpu(), plain.rows.planes)
+    for kind in (torch.contiguous_format, torch.channels_last):
+        expected = plain.paint(images, packet.paste_window, packet.frame_size)
+        painted = on_cuda.paint(
+            images.to(needs_cuda).contiguous(memory_format=kind), packet.paste_window, packet.frame_size
+        )
+        difference = (painted.cpu().int() - expected.int()).abs()
+        assert difference.max() <= 1
+        assert difference.float().mean() < 0.01
+
+
+@pytest.mark.parametrize("switch", ["", "1"])
+def test_frames_on_cuda_do_not_depend_on_where_they_wait(
+    switch: str, needs_cuda: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWITCH, switch)
+    bundle = tiny_bundle(needs_cuda, torch.float16)
+    packet = tiny_packet(tmp_path, bundle, 5)
+    plan, engine = on(needs_cuda, steady_plan(packet, 41)), Engine(bundle, device=needs_cuda, batch_sizes=(1, 4))
+    first, second = ([frame.copy() for frame in render_plan(packet, plan, engine)] for _ in range(2))
+    expected = [frame.copy() for frame in render_plan(packet, plan, engine, batch_size=1)]
+    for frame, again, other in zip(first, second, expected, strict=True):
+        np.testing.assert_array_equal(frame, again)
+        assert np.abs(frame.astype(int) - other.astype(int)).max() <= MAX_LEVELS

@@ -20,11 +20,12 @@ from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
 from newsstudio_ditto.render.motion import sample_motion
 from newsstudio_ditto.render.paste import paste_back
-from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, plan_frames, render_frames, render_plan
+from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, plan_frames, render_plan
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.render.prestitch import prestitch, stitch_options
 from newsstudio_ditto.render.sources import source_motion
-from newsstudio_ditto.stages.speech import compute_speech_features
+from newsstudio_ditto.render.speech_plan import SpeechPlanner
+from newsstudio_ditto.stages.speech import iterate_speech_features
 from newsstudio_ditto.units import count_frames
 from tests.render.conftest import CPU
 from tests.render.tiny import FRAME, tiny_packet
@@ -57,8 +58,9 @@ def test_a_speech_gets_the_ceiling_of_samples_over_640_frames(
     num_samples: int, clip_packet: Packet, bundle: ModelBundle, engine: Engine
 ) -> None:
     speech = 0.1 * np.sin(np.arange(num_samples, dtype=np.float32) / 9)
-    features = compute_speech_features(speech, bundle)
-    frames = list(render_frames(clip_packet, features, bundle, engine, RenderOptions()))
+    planner = SpeechPlanner(clip_packet, engine, count_frames(num_samples), RenderOptions())
+    plans = planner.plans(planner.motion(iterate_speech_features(speech, bundle)))
+    frames = list(render_plan(clip_packet, plans, engine))
     assert len(frames) == count_frames(num_samples) == -(-num_samples // 640)
     assert all(frame.shape == (NUM_BYTES,) and frame.dtype == np.uint8 for frame in frames)
 

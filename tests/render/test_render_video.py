@@ -51,7 +51,7 @@ def test_a_render_writes_a_tagged_video_and_reports(
     picture = probe(output).video
     assert picture is not None
     assert (picture.width_px, picture.height_px) == (FRAME.width, FRAME.height)
-    stages = ["open", "warm_up", "speech_features", "motion", "pre_stitch", "render", "total"]
+    stages = ["open", "load", "warm_up", "speech_features", "pre_stitch", "motion", "check", "render", "total"]
     assert list(report.seconds) == stages
     assert sum(report.seconds[stage] for stage in stages[:-1]) <= report.seconds["total"]
     assert (report.device, report.mode) == ("cpu", "eager")

@@ -72,9 +72,15 @@ def tiny_bundle(device: torch.device | str = "cpu", dtype: torch.dtype = torch.f
 
 
 def tiny_packet(
-    root: Path, bundle: ModelBundle, num_frames: int, *, avatar_id: str = "anna", no_face: tuple[int, ...] = ()
+    root: Path,
+    bundle: ModelBundle,
+    num_frames: int,
+    *,
+    avatar_id: str = "anna",
+    no_face: tuple[int, ...] = (),
+    frames: Tensor | None = None,
 ) -> Packet:
-    """A published packet of ``num_frames`` different frames; those in ``no_face`` have no face."""
+    """A published packet of ``num_frames`` different frames, noise unless given; those in ``no_face`` have no face."""
     store = AvatarStore(root)
     draw = torch.Generator().manual_seed(num_frames)
     parts = {
@@ -83,6 +89,7 @@ def tiny_packet(
         **_paste_parts(num_frames),
         "frames": {"frames": torch.randint(0, 256, (num_frames, 3, *FRAME), dtype=torch.uint8, generator=draw)},
     }
+    parts["frames"] = parts["frames"] if frames is None else {"frames": frames}
     for name in TENSOR_PARTS:
         shapes = {key: tuple(tensor.shape) for key, tensor in parts[name].items()}
         stream = PartStream(name, shapes, iter([parts[name]]), stage_version=f"{name}.1")

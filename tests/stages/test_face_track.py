@@ -1,11 +1,12 @@
 from dataclasses import replace
 
+import cv2
 import numpy as np
 import pytest
 import torch
 
 from newsstudio_ditto.config import CropConfig, PacketOptions
-from newsstudio_ditto.errors import NoFaceError
+from newsstudio_ditto.errors import FaceError, NoFaceError
 from newsstudio_ditto.stages.face_track import FaceTrack, track_face
 from newsstudio_ditto.stages.meta import landmarks_in_crop
 from tests.stages.conftest import GAP, Pixels
@@ -70,3 +71,22 @@ def test_a_track_survives_its_file_form(track: FaceTrack) -> None:
     np.testing.assert_array_equal(back.landmarks, track.landmarks)
     assert (back.window, back.crop, back.generation) == (track.window, track.crop, "generation")
     assert replace(track, generation="other").to_tensors().checksum != track.to_tensors().checksum
+
+
+def test_what_was_measured_of_the_face_survives_its_file_form(track: FaceTrack) -> None:
+    back = FaceTrack.from_tensors(track.to_tensors())
+    assert track.quality is not None
+    assert (back.quality, back.num_faces) == (track.quality, 1)
+    assert track.quality.width_px == pytest.approx(np.median([face_width(row) for row in track.landmarks[[0, 2]]]))
+
+
+def face_width(landmarks: np.ndarray) -> float:
+    return float(np.hypot(*(landmarks[454, :2] - landmarks[234, :2])))
+
+
+def test_a_face_too_small_to_talk_is_refused_with_its_width(demo_frames: list[Pixels]) -> None:
+    small = cv2.resize(demo_frames[0], None, fx=0.1, fy=0.1, interpolation=cv2.INTER_AREA)
+    ground = np.full((192, 256, 3), 100, np.uint8)
+    ground[60 : 60 + len(small), 90 : 90 + small.shape[1]] = small
+    with pytest.raises(FaceError, match=r"the face is \d+ px wide; at least 32 are needed"):
+        track_face(planar([ground]), PacketOptions(), CropConfig(), "g")

@@ -16,10 +16,16 @@ from newsstudio_ditto.maths.controls import FrameControls
 from newsstudio_ditto.maths.diffusion import ddim_schedule
 from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.maths.motion_stitch import CLIP_KEYS, STILL_KEYS, stitch_motion
-from newsstudio_ditto.maths.motion_vector import MOTION_KEYS, pack_motion
+from newsstudio_ditto.maths.motion_vector import MOTION_KEYS
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.motion import SessionNoise, WindowSampler, clip_options, packet_conditioning
+from newsstudio_ditto.render.motion import (
+    SessionNoise,
+    WindowSampler,
+    clip_options,
+    packet_conditioning,
+    starting_motion,
+)
 from newsstudio_ditto.render.pipeline import FramePlan
 from newsstudio_ditto.render.prestitch import stitch_options
 from newsstudio_ditto.render.sources import source_motion
@@ -95,10 +101,7 @@ class LiveMotion:
         config = engine.bundle.config
         self._engine, self._options = engine, options
         self._conditioning = packet_conditioning(packet, config, ControlOptions(), 1)
-        first = torch.zeros(1, MOTION_DIM)
-        if config.relative != "rest":
-            first = pack_motion(source_motion(packet).rows(slice(1)))
-        self._source = first[0].to(engine.device)
+        self._source = starting_motion(packet, config, ControlOptions()).to(engine.device)
         self._silence = silence_row(engine.bundle).to(engine.device)
 
     def utter(self, features: Iterable[Tensor], num_utterance: int) -> Iterator[Tensor]:

@@ -5,10 +5,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from newsstudio_ditto.maths.colour import rgb_to_yuv420
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.paste import paste_back
 from newsstudio_ditto.render.pipeline import Frame, FramePlan
 from newsstudio_ditto.render.ring import HostRing
 from newsstudio_ditto.render.slices import read_slices
@@ -60,9 +58,6 @@ class LivePicture:
         self._wanted.append(plan.source_index[span].tolist())
         source = next(self._slices)
         source.wait()
-        images = self._engine.render(source.volumes, plan.source_keypoints[span], plan.driving_keypoints[span])
-        window = self._packet.paste_window
-        frames = paste_back(source.frames, images, source.grids, source.masks, source.face_valid, window)
-        pushed = [self._ring.push(row) for row in rgb_to_yuv420(frames)]
-        for index in pushed:
+        images = self._engine.render(source.rows.volumes, plan.source_keypoints[span], plan.driving_keypoints[span])
+        for index in self._ring.push(source.paint(images, self._packet.paste_window, self._packet.frame_size)):
             yield self._ring.read(index)

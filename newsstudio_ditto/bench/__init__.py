@@ -1,0 +1,1 @@
+"""Measurements behind ``newsstudio-ditto bench``: every figure beside the reference's way, in one run."""

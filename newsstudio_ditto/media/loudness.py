@@ -1,0 +1,109 @@
+"""Loudness every 10 ms: of a speech in memory, and of the sound inside a finished video."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import av
+import numpy as np
+from av.audio.resampler import AudioResampler
+from av.container import InputContainer
+from numpy.typing import NDArray
+
+from newsstudio_ditto.errors import MediaError
+from newsstudio_ditto.media.container import describe_error, open_container
+from newsstudio_ditto.units import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME
+
+Levels = NDArray[np.float32]
+
+LEVELS_PER_S = 100
+SAMPLES_PER_LEVEL = SAMPLE_RATE_HZ // LEVELS_PER_S
+LEVELS_PER_FRAME = SAMPLES_PER_FRAME // SAMPLES_PER_LEVEL
+QUIETEST_DB = -80.0
+
+_CHUNK_LEVELS = 60 * LEVELS_PER_S
+_RUN_UP_S = 0.25
+"""An AAC decoder that starts in the middle needs a packet or two before its sound is right."""
+
+
+@dataclass(frozen=True, eq=False)
+class SpeechOutline:
+    """What is kept of a speech to compare a video with; a megabyte for an hour.
+
+    Args:
+        num_samples: 16 kHz samples.
+        levels_db: (K,) loudness of each started 10 ms, dB of full scale, -80 at least.
+    """
+
+    num_samples: int
+    levels_db: Levels
+
+    @classmethod
+    def of(cls, speech: NDArray[np.float32]) -> "SpeechOutline":
+        """Outline of a speech (samples,), 16 kHz."""
+        return cls(len(speech), levels_of(speech))
+
+
+def levels_of(samples: NDArray[np.float32]) -> Levels:
+    """(K,) loudness of every started 10 ms of ``samples`` (samples,) at 16 kHz, dB of full scale, -80 at least."""
+    step = _CHUNK_LEVELS * SAMPLES_PER_LEVEL
+    chunks = [_levels(samples[start : start + step]) for start in range(0, len(samples), step)]
+    return np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
+
+
+def _levels(samples: NDArray[np.float32]) -> Levels:
+    whole = np.pad(samples, (0, -len(samples) % SAMPLES_PER_LEVEL)).reshape(-1, SAMPLES_PER_LEVEL)
+    power = np.square(whole).mean(axis=1)
+    return np.maximum(10 * np.log10(np.maximum(power, 1e-12)), QUIETEST_DB).astype(np.float32)
+
+
+def frame_levels(levels_db: Levels) -> Levels:
+    """(T,) loudness of each video frame, from levels (K,) every 10 ms."""
+    power = np.pad(10 ** (levels_db / 10), (0, -len(levels_db) % LEVELS_PER_FRAME))
+    mean = power.reshape(-1, LEVELS_PER_FRAME).mean(axis=1)
+    return (10 * np.log10(np.maximum(mean, 1e-12))).clip(QUIETEST_DB).astype(np.float32)
+
+
+def heard_levels(path: Path, spans: list[range]) -> Iterator[Levels]:
+    """Loudness of the first sound stream of a video, decoded nowhere but in some spans of 10 ms units.
+
+    Args:
+        path: the video.
+        spans: in any order; one that reaches beyond the end of the sound is silent there.
+
+    Yields:
+        (len(span),) dB of full scale, by the video's own timestamps.
+
+    Raises:
+        MediaError: the file cannot be opened, holds no sound, or breaks off.
+    """
+    with open_container(path) as container:
+        if not container.streams.audio:
+            raise MediaError(f"{path} holds no sound", "give a video with sound")
+        for span in spans:
+            try:
+                yield _levels(_samples(container, span))
+            except av.FFmpegError as error:
+                reason = describe_error(error)
+                raise MediaError(f"the sound of {path} cannot be decoded: {reason}", "render it again") from error
+
+
+def _samples(container: InputContainer, span: range) -> NDArray[np.float32]:
+    """Samples (n,) of a span at 16 kHz; what is not there is silent."""
+    first, count = span.start * SAMPLES_PER_LEVEL, len(span) * SAMPLES_PER_LEVEL
+    samples = np.zeros(count, np.float32)
+    stream = container.streams.audio[0]
+    begin_s = max(first / SAMPLE_RATE_HZ - _RUN_UP_S, 0.0)
+    container.seek(int(begin_s / float(stream.time_base or 1)), stream=stream)
+    # 16 bits, as the level of a stereo mix would otherwise depend on the sample format.
+    resampler = AudioResampler(format="s16", layout="mono", rate=SAMPLE_RATE_HZ)
+    for frame in container.decode(stream):
+        for part in resampler.resample(frame):
+            start = round(part.time * SAMPLE_RATE_HZ) - first if part.time is not None else 0
+            if start >= count:
+                return samples
+            kept = slice(max(start, 0), max(start + part.samples, 0))
+            piece = part.to_ndarray().reshape(-1)[kept.start - start :]
+            room = samples[kept]
+            room[:] = piece[: len(room)] / np.float32(32768)
+    return samples
