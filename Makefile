@@ -1,4 +1,4 @@
-# make demo | test | test-scale | test-faults | test-attack | audit | sbom | smoke | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
+# make demo | test | test-gpu | test-scale | test-faults | test-attack | audit | sbom | smoke | lint | bench | dev. Each target sets up what it needs in .venv on its first run.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin

@@ -85,7 +85,7 @@ def video_result(report: RenderReport, link: str) -> dg.MaterializeResult[None]:
             "seconds": round(report.seconds["total"], 3),
             "seconds_by_stage": {stage: round(seconds, 3) for stage, seconds in report.seconds.items()},
             "frames_a_second": round(report.fps, 2),
-            "device": f"{report.device}, {report.mode}",
+            "device": f"{report.device}, {report.mode}, {report.core}",
             "warnings": list(report.warnings),
             "checked": report.checked,
         },

@@ -138,12 +138,14 @@ def tiny_config() -> BundleConfig:
     """The embedded model's networks with small pictures: a volume of 16 px, so 128 px pictures."""
     networks = MINI.networks
     dense = replace(networks.warp.dense_motion, motion_grid_px=16)
+    volume = {"volume_channels": 16, "carries_picture": None}  # a folded picture would outweigh so small a volume
     return replace(
         MINI,
         networks=replace(
             networks,
-            appearance=replace(networks.appearance, num_down_blocks=4),
-            warp=replace(networks.warp, volume_px=16, dense_motion=dense),
+            appearance=replace(networks.appearance, num_down_blocks=4, **volume),
+            warp=replace(networks.warp, volume_px=16, feature_channels=96, dense_motion=dense, **volume),
+            decoder=replace(networks.decoder, feature_channels=96, carries_picture=None),
         ),
     )
 

@@ -53,6 +53,7 @@ class RenderReport:
         fps: frames a second while rendering and encoding.
         device: where the networks ran; several are separated by commas.
         mode: whether the engine replayed CUDA graphs or ran eagerly.
+        core: whether warp and decoder ran as fused kernels or as the plain networks.
         warnings: what the reader of the video should know.
         checked: what the finished video was measured to be.
     """
@@ -63,6 +64,7 @@ class RenderReport:
     fps: float
     device: str
     mode: Literal["graph", "eager"]
+    core: Literal["fused", "plain"]
     warnings: tuple[str, ...] = ()
     checked: dict[str, float] = field(default_factory=dict)
 
@@ -244,6 +246,7 @@ def _report(
         fps=num_frames / seconds["render"],
         device=",".join(str(engine.device) for engine in engines),
         mode="graph" if engines[0].is_graphed else "eager",
+        core="fused" if all(engine.core == "fused" for engine in engines) else "plain",
         warnings=(*_warnings(packet, engines[0], options), *truth.warnings),
         checked=truth.measured,
     )

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from newsstudio_ditto.graph_run import QUIET
-from newsstudio_ditto.orchestration import find_job
+from newsstudio_ditto.graph_run import PARTITION_TAG, QUIET
+from newsstudio_ditto.orchestration import find_job, observe
 from newsstudio_ditto.packet.files import try_locked
 from newsstudio_ditto.preparation import content_hash
 from newsstudio_ditto.rundown import is_encoded, made_of
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_TAG = "newsstudio/batch"
-PARTITION_TAG = "dagster/partition"
 
 
 @dataclass(frozen=True)
@@ -70,14 +69,15 @@ def make_videos(
         device: for all networks.
         batch: kept as a tag of every run.
         config: run configuration of the job ``render``.
-    """
-    from newsstudio_ditto.orchestration import observe
 
+    Raises:
+        MediaError: there is no such speech, or several; nothing is made then.
+    """
+    speeches = {speech_id: layout.speech(speech_id) for speech_id in speech_ids}
     listen, render = (find_job(layout, name, device) for name in ("listen", "render"))
     outcomes, tags, model = [], _batch_tag(batch), layout.recipe(avatar_id).model
-    for speech_id in speech_ids:
+    for speech_id, path in speeches.items():
         started = time.perf_counter()
-        path = layout.speech(speech_id)
         content = content_hash(path)
         instance.add_dynamic_partitions("speech_id", [speech_id])
         observe(instance, "speech_audio", speech_id, content)

@@ -45,7 +45,7 @@ def bench(
     from newsstudio_ditto.render.engine import choose_device
 
     chosen = choose_device(device)
-    sizes = (1, 2, 4) if quick else (1, 2, 4, 8, 16)
+    sizes = (1, 4) if quick else (1, 2, 4, 8, 16)
     options = BenchOptions(
         model=model or (FULL_WIDTH if chosen.type == "cuda" else "mini"),
         device=chosen,

@@ -188,8 +188,8 @@ class ControlOptions:
     def holds_lips(self) -> bool:
         """Whether the lips are asked to move less than half as far as the speech would move them, or are faded."""
         mouth = self.mouth_amplitude
-        factors = [factor for _, factor in mouth] if isinstance(mouth, tuple) else [1.0 if mouth is None else mouth]
-        expression = (self.driven_parts or {"expression": 1.0}).get("expression", 0.0)
+        factors = [factor for _, factor in mouth] if isinstance(mouth, tuple) else [mouth]
+        expression = 1.0 if self.driven_parts is None else self.driven_parts.get("expression", 0.0)
         is_faded = self.fade_in_s + self.fade_out_s > _SHORT_FADES_S
         return min(*factors, expression) < _LIVELY or is_faded
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+PARTITION_TAG = "dagster/partition"
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -52,7 +53,10 @@ def run_here(
     except DittoError:
         raise
     except Exception as error:
-        raise in_our_words(error, instance, run_id) from error
+        ours = in_our_words(error, instance, run_id)
+        if ours.__cause__ is not None:  # of a stage, which knew better than Dagster why
+            raise ours from ours.__cause__
+        raise ours from error
 
 
 def in_our_words(error: Exception, instance: "DagsterInstance", run_id: str) -> DittoError:

@@ -10,6 +10,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from newsstudio_ditto.writers import is_running
+
 if TYPE_CHECKING:
     from dagster import DagsterInstance
 
@@ -36,28 +38,24 @@ def _started(process_id: int) -> str:
     try:
         stat = Path(f"/proc/{process_id}/stat").read_text()
     except FileNotFoundError:
-        return "" if Path("/proc/self/stat").exists() else _unknown(process_id)
+        has_proc = Path("/proc/self/stat").exists()
+        # Without it, whether the number is taken is all that can be known.
+        return "" if has_proc or not is_running(process_id) else "running"
+    except ProcessLookupError:
+        return ""  # it ended between the opening of that file and its reading
     state, *rest = stat.rpartition(")")[2].split()
     return "" if state == "Z" else rest[18]
-
-
-def _unknown(process_id: int) -> str:
-    """Where there is no /proc: whether the number is taken is all that can be known."""
-    try:
-        os.kill(process_id, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        pass
-    return "running"
 
 
 def end_lost_runs(instance: "DagsterInstance") -> list[str]:
     """End every run whose process has died on this machine, and free what it held; ids of these runs."""
     from dagster import DagsterRunStatus, RunsFilter
 
-    going = RunsFilter(statuses=[DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING])
-    lost = [run for run in instance.get_runs(going) if is_gone(run.tags.get(PROCESS_TAG, ""))]
+    statuses = [DagsterRunStatus.STARTED, DagsterRunStatus.CANCELING]
+    going = instance.get_runs(RunsFilter(statuses=statuses))
+    gone = [run.run_id for run in going if is_gone(run.tags.get(PROCESS_TAG, ""))]
+    # Asked again, since one may have come to its end, and its process with it, between the two looks.
+    lost = instance.get_runs(RunsFilter(run_ids=gone, statuses=statuses)) if gone else []
     for run in lost:
         message = f"the process of this run has died ({run.tags[PROCESS_TAG]})"
         if run.status == DagsterRunStatus.CANCELING:

@@ -30,8 +30,8 @@ def fit_remark(packet: Packet) -> str | None:
     if not isinstance(fit, float) or fit <= FIT_LIMIT_PERCENT:
         return None
     return (
-        f"the model's keypoints miss the face by {fit:.0f} % of the distance between the eyes "
-        f"(up to {FIT_LIMIT_PERCENT:.0f} % is usual): this face is unlike those it was trained on, and may be distorted"
+        f"the model's keypoints miss the face by {fit:.1f} % of the distance between the eyes "
+        f"(up to {FIT_LIMIT_PERCENT} % is usual): this face is unlike those it was trained on, and may be distorted"
     )
 
 

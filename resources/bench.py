@@ -7,12 +7,9 @@ from typing import Any
 import dagster as dg
 
 from newsstudio_ditto.exclusion import hold_bench
+from newsstudio_ditto.graph_run import PARTITION_TAG
 from resources.partitions import avatar_of
 from resources.storage import StorageResource
-
-__all__ = ["PARTITION_TAG", "BenchResource", "hold_bench"]
-
-PARTITION_TAG = "dagster/partition"
 
 
 class BenchResource(dg.ConfigurableResource[Any]):

@@ -2,6 +2,8 @@
 
 The export folder holds ``renderer.safetensors`` and ``speech.safetensors`` of a run; either may be missing. Networks
 of the bundle that were not trained stay as they are; the crop of the training pictures is written into its settings.
+``--speech-share 0.35`` takes that much of the trained speech networks and the rest of those that the bundle holds,
+which a run that started from them allows: the mean of both hears new voices like the one and known ones like the other.
 """
 
 import argparse
@@ -9,12 +11,13 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import nn
 
 import newsstudio_ditto
 from newsstudio_ditto.networks.build import build_network
-from newsstudio_ditto.networks.bundle import check_bundle, replace_networks
+from newsstudio_ditto.networks.bundle import check_bundle, load_bundle, replace_networks
 from newsstudio_ditto.networks.config import MINI
 from training.ema import sub_state
 from training.framing import TRAINING_CROP
@@ -41,14 +44,29 @@ def read_networks(folder: Path) -> dict[str, nn.Module]:
     return networks
 
 
+def blend(trained: nn.Module, before: nn.Module, share: float) -> None:
+    """Move trained weights towards those that a run began with; ``share`` of the trained ones is left."""
+    begun = before.state_dict()
+    mixed = {
+        name: torch.lerp(begun[name].float(), value, share) if value.is_floating_point() else value
+        for name, value in trained.state_dict().items()
+    }
+    trained.load_state_dict(mixed)
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("exports", type=Path)
     parser.add_argument("bundle", type=Path, nargs="?", default=BUNDLED)
+    parser.add_argument("--speech-share", type=float, default=1.0, help="of the trained speech networks, 0 to 1")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     networks = read_networks(options.exports)
+    if options.speech_share < 1:
+        before = load_bundle(options.bundle)
+        for name in EXPORTS["speech.safetensors"]:
+            blend(networks[name], getattr(before, name), options.speech_share)
     replace_networks(options.bundle, networks, config=replace(MINI, crop=TRAINING_CROP))
     for finding in check_bundle(options.bundle):
         log.warning("%s", finding)

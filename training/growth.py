@@ -1,4 +1,4 @@
-"""The networks that a run trains, and how the weights of a bundle of smaller ones grow into them.
+"""How the weights of a bundle grow into larger networks than its own, for a run to begin with.
 
 What is new starts at zero where it would change the output, so a grown network computes what the small one did.
 """
@@ -9,9 +9,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig, picture_values
+from newsstudio_ditto.networks.config import NetworkConfig, picture_values
 
-MOTION_DEPTHS = (2, 2, 8, 3)
 _SILENT = ("picture.last.weight", "picture.last.bias", "pwconv2.weight", "pwconv2.bias")
 
 
@@ -28,11 +27,6 @@ def with_picture(networks: NetworkConfig) -> NetworkConfig:
         warp=replace(networks.warp, volume_channels=channels, feature_channels=features, carries_picture=True),
         decoder=replace(networks.decoder, feature_channels=features, carries_picture=True),
     )
-
-
-TRAINED_NETWORKS = replace(
-    with_picture(MINI_NETWORKS), motion_extractor=replace(MINI_NETWORKS.motion_extractor, depths=MOTION_DEPTHS)
-)
 
 
 def grow_into(network: nn.Module, state: Mapping[str, Tensor]) -> None:

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from newsstudio_ditto.networks.bundle import load_bundle
-from newsstudio_ditto.networks.config import NetworkConfig
+from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor
 from training.augment import degrade, disguise, jitter_colour, mirror_some
 from training.ema import RunningMean, half_weights, save_state, save_weights
-from training.growth import TRAINED_NETWORKS, grow_into
+from training.growth import grow_into
 from training.labels import MotionLabels
 from training.landmark_features import LandmarkFeatures
 from training.losses import (
@@ -118,7 +118,7 @@ class RendererTraining:
         config: widths of the networks.
     """
 
-    def __init__(self, options: RendererOptions, config: NetworkConfig = TRAINED_NETWORKS) -> None:
+    def __init__(self, options: RendererOptions, config: NetworkConfig = MINI_NETWORKS) -> None:
         torch.manual_seed(options.seed)
         self.options, self.device = options, torch.device(options.device)
         self.renderer, self.extractor = (

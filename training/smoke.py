@@ -30,7 +30,7 @@ from newsstudio_ditto.networks.config import (
     NetworkConfig,
     WarpConfig,
 )
-from training.growth import TRAINED_NETWORKS, with_picture
+from training.growth import with_picture
 from training.pool import PictureSet
 from training.renderer_training import Pictures, RendererOptions, RendererTraining
 from training.speech_pool import SpeechPool, read_corpus
@@ -167,7 +167,7 @@ def main() -> None:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     began = time.monotonic()
-    config, seconds = (TRAINED_NETWORKS, 110.0) if options.full else (TOY_NETWORKS, 0.0)
+    config, seconds = (MINI_NETWORKS, 110.0) if options.full else (TOY_NETWORKS, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         smoke_renderer(Path(folder), config, steps=6, seconds=seconds)
         smoke_speech(Path(folder), config, steps=6, seconds=seconds)

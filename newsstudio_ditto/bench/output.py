@@ -124,8 +124,8 @@ def measure_pipeline(bench: Bench) -> list[Figure]:
             pass
 
     slow = _reference_times(bench)
-    encoded = Times.of(time_runs(whole, runs, device=bench.device), num_frames)
-    bare = Times.of(time_runs(unencoded, runs, device=bench.device), num_frames)
+    encoded = Times.of(time_runs(whole, runs, device=bench.device, warmups=1), num_frames)
+    bare = Times.of(time_runs(unencoded, runs, device=bench.device, warmups=0), num_frames)
     alone = encode_alone(bench, render_frames(bench), runs)
     share = round(100 * alone.median_ms / encoded.median_ms)
     note = f"{1000 / encoded.median_ms:.0f} fps, {share} % of FFmpeg alone on the same frames"

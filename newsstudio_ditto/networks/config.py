@@ -334,12 +334,15 @@ class BundleConfig:
 OFFICIAL = BundleConfig()
 
 MINI_NETWORKS = NetworkConfig(
-    appearance=AppearanceConfig(block_expansion=24, volume_channels=16, volume_depth=8, num_resblocks=3),
-    motion_extractor=MotionExtractorConfig(depths=(2, 2, 4, 2), widths=(24, 48, 96, 192)),
+    appearance=AppearanceConfig(
+        block_expansion=24, volume_channels=22, volume_depth=8, num_resblocks=3, carries_picture=True
+    ),
+    motion_extractor=MotionExtractorConfig(depths=(2, 2, 8, 3), widths=(24, 48, 96, 192)),
     warp=WarpConfig(
-        volume_channels=16,
+        volume_channels=22,
         volume_depth=8,
-        feature_channels=96,
+        feature_channels=144,
+        carries_picture=True,
         dense_motion=DenseMotionConfig(
             block_expansion=16,
             max_features=256,
@@ -351,7 +354,8 @@ MINI_NETWORKS = NetworkConfig(
         ),
     ),
     decoder=DecoderConfig(
-        feature_channels=96,
+        feature_channels=144,
+        carries_picture=True,
         channels=128,
         hidden_channels=32,
         num_middle_blocks=4,
@@ -388,6 +392,6 @@ MINI = BundleConfig(
     crop=CropConfig(scale=1.8, shift_down=0.03),
     blend="mouth",
     num_steps=10,
-    guidance_scale=1.6,
+    guidance_scale=1.4,
     keypoint_landmarks=(13, 14, 61, 291, 0, 17, -1, -1, -1, 159, 145, 386, 374, -1, -1, 19, -1, -1, -1, -1, -1),
 )

@@ -43,6 +43,7 @@ def follow_face(frames: Tensor, options: PacketOptions, bundle: ModelBundle, gen
 
     Raises:
         NoFaceError: no frame shows a face.
+        FaceError: the face is too small or turned too far.
         BundleError: official networks are asked for, and the bundle has none.
     """
     if options.faces == "packaged":

@@ -120,7 +120,7 @@ class Packet:
         """Raise :class:`PacketModelError` unless the packet was made by the bundle of this fingerprint."""
         if self.model_fingerprint != fingerprint:
             raise PacketModelError(
-                f"packet {self.avatar_id!r} was made for model {self.model_fingerprint[:12]}, "
+                f"packet {self.avatar_id!r} was made for model {printable(self.model_fingerprint[:12])}, "
                 f"the one loaded is {fingerprint[:12]}",
                 rebuild_hint(self.avatar_id),
             )

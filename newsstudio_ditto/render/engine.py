@@ -18,6 +18,8 @@ from torch import Tensor
 from newsstudio_ditto.errors import DeviceError, GraphInputError
 from newsstudio_ditto.networks.bundle import ModelBundle, load_bundle
 from newsstudio_ditto.render.fast import FastCore, fast_core
+from newsstudio_ditto.render.fast.precompile import compile_kernels
+from newsstudio_ditto.render.fast.trial import disagreement, trial_inputs
 from newsstudio_ditto.render.graph import EAGER_HINT, CapturedGraph, use_graphs
 from newsstudio_ditto.render.listening import CapturedEncoder
 from newsstudio_ditto.render.motion import GuidedStep
@@ -126,8 +128,14 @@ class Engine:
         if not self.is_graphed or len(self._graphs) == len(self.batch_sizes):
             return 0.0
         started = time.perf_counter()
-        for size in reversed(self.batch_sizes):  # the largest first, so that the smaller ones fit into its memory
-            self._graph(size)
+        if self._fast is not None:
+            networks = self.bundle.config.networks
+            problems = compile_kernels(networks.warp, networks.decoder, self.batch_sizes, self.device)
+            if problems:
+                self._give_up_fast(f"the kernels do not compile: {problems[0]}")
+        # the largest first, so that the smaller ones fit into its memory
+        while missing := [size for size in reversed(self.batch_sizes) if size not in self._graphs]:
+            self._graph(missing[0])
         torch.cuda.synchronize(self.device)
         seconds = time.perf_counter() - started
         free_bytes, _total = torch.cuda.mem_get_info(self.device)
@@ -174,7 +182,18 @@ class Engine:
             first = next(iter(self._graphs.values()), None)
             graph = CapturedGraph(self._synthesize, self._example(size), share_with=first)
             self._graphs[size] = graph
+            if self._fast is not None:
+                problem = disagreement(graph, self._plain, trial_inputs(self._example(size)))
+                if problem is not None:
+                    self._give_up_fast(problem)
+                    return self._graph(size)
         return graph
+
+    def _give_up_fast(self, cause: str) -> None:
+        """Go on with the plain networks; what was captured of the fused kernels is dropped."""
+        log.warning("the fused kernels are not used: rendering is several times slower", extra={"cause": cause})
+        self._fast = None
+        self._graphs.clear()
 
     def _example(self, size: int) -> dict[str, Tensor]:
         shape = self.bundle.config.networks.appearance
@@ -189,6 +208,9 @@ class Engine:
     def _synthesize(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
         if self._fast is not None:
             return self._fast(volume, source_keypoints, driving_keypoints)
+        return self._plain(volume, source_keypoints, driving_keypoints)
+
+    def _plain(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
         image: Tensor = self._decoder(self._warp(volume, source_keypoints, driving_keypoints))
         return image
 

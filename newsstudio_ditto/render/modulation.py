@@ -12,9 +12,6 @@ log = logging.getLogger(__name__)
 
 Rotation = tuple[Tensor, Tensor]
 
-_HEAD_WIDTHS = (16, 32, 64, 128)
-"""Columns of a head that fit a tile."""
-
 
 class Norm(NamedTuple):
     """A layer norm's weights.
@@ -45,26 +42,6 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, gelu: bool = False
         return out
     result = functional.linear(x, weight, bias)
     return functional.gelu(result) if gelu else result
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tensor:
-    """Attention in float32 accuracy.
-
-    Args:
-        query: (B, n, d).
-        key: (B, m, d), m up to a few hundred.
-        value: (B, m, d).
-        num_heads: that share d.
-
-    Returns:
-        (B, n, d).
-    """
-    kernels = _kernels() if query.is_cuda else None
-    if kernels is not None and query.shape[-1] // num_heads in _HEAD_WIDTHS:
-        out: Tensor = kernels.attend(query, key, value, num_heads)
-        return out
-    q, k, v = (x.view(*x.shape[:2], num_heads, -1).transpose(1, 2) for x in (query, key, value))
-    return functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
 
 
 def modulate(

@@ -97,66 +97,6 @@ def _linear(
     tl.store(out + row[:, None] * outputs + column[None], total, mask=has_row[:, None] & has_column[None])
 
 
-@triton.jit
-def _attend(
-    query,
-    key,
-    value,
-    out,
-    num_queries,
-    num_keys,
-    query_batch,
-    query_row,
-    key_batch,
-    key_row,
-    value_batch,
-    value_row,
-    scale,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    KEYS: tl.constexpr,
-):
-    head, batch = tl.program_id(1), tl.program_id(2)
-    row, at, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.arange(0, KEYS), tl.arange(0, WIDTH)
-    width = tl.num_programs(1) * WIDTH
-    has_row, has_key = row < num_queries, at < num_keys
-    own = head * WIDTH + column
-    q = tl.load(query + batch * query_batch + row[:, None] * query_row + own[None], mask=has_row[:, None], other=0.0)
-    k = tl.load(key + batch * key_batch + at[None] * key_row + own[:, None], mask=has_key[None], other=0.0)
-    v = tl.load(value + batch * value_batch + at[:, None] * value_row + own[None], mask=has_key[:, None], other=0.0)
-    scores = tl.dot(q, k, input_precision="tf32x3") * scale
-    scores = tl.where(has_key[None], scores, -float("inf"))
-    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    weights = weights / tl.sum(weights, axis=1)[:, None]
-    joined = tl.dot(weights, v, input_precision="tf32x3")
-    tl.store(out + (batch * num_queries + row[:, None]) * width + own[None], joined, mask=has_row[:, None])
-
-
-def attend(query: Tensor, key: Tensor, value: Tensor, num_heads: int) -> Tensor:
-    """As :func:`newsstudio_ditto.render.modulation.attend`, on a CUDA device; the last axis of each is dense."""
-    batch, num_queries, width = query.shape
-    out = torch.empty(batch, num_queries, width, dtype=query.dtype, device=query.device)
-    head = width // num_heads
-    _attend[(triton.cdiv(num_queries, _QUERY_ROWS), num_heads, batch)](
-        query,
-        key,
-        value,
-        out,
-        num_queries,
-        key.shape[1],
-        *query.stride()[:2],
-        *key.stride()[:2],
-        *value.stride()[:2],
-        head**-0.5,
-        WIDTH=head,
-        ROWS=_QUERY_ROWS,
-        KEYS=triton.next_power_of_2(key.shape[1]),
-    )
-    return out
-
-
-_QUERY_ROWS = 16
-
 TILE = (32, 32, 64)
 """Rows, columns and depth of a tile: small, so that 160 rows keep the card busy."""
 
@@ -229,13 +169,9 @@ def find_problem() -> str | None:
     try:
         _, normal, _ = modulate(x, x, torch.zeros(1, 32, device=device), norm, None)
         product = linear(x, weight, None, gelu=False)
-        three = torch.arange(96, device=device, dtype=torch.float32).view(1, 3, 32).sin()
-        joined = attend(three, three, three, 2)
     except Exception as error:  # noqa: BLE001 - a compiler fails in many ways; all of them mean the slow way
         return f"{type(error).__name__}: {error}"
     expected = torch.nn.functional.layer_norm(2 * x, (16,))
     exact = (x.double() @ weight.double().T).float()
-    heads = three.view(1, 3, 2, 16).transpose(1, 2)
-    plain = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads).transpose(1, 2).flatten(2)
-    pairs = ((normal, expected), (product, exact), (joined, plain))
+    pairs = ((normal, expected), (product, exact))
     return None if all(torch.allclose(*pair, atol=1e-5) for pair in pairs) else "wrong numbers"

@@ -10,6 +10,7 @@ float32, with everything taken out of the loop that does not depend on the noisy
   is linear.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import partial
@@ -23,14 +24,17 @@ from newsstudio_ditto.maths.diffusion import DdimStep, Schedule, ddim_schedule
 from newsstudio_ditto.networks.motion_diffusion import NUM_TIME_TOKENS, MotionDenoiser
 from newsstudio_ditto.networks.transformer import Attention, DenoiserLayer, RotaryEmbedding
 from newsstudio_ditto.render.graph import expect_like, side_stream
-from newsstudio_ditto.render.modulation import Norm, attend, linear, modulate
+from newsstudio_ditto.render.modulation import Norm, linear, modulate
 from newsstudio_ditto.units import MOTION_DIM, WINDOW_FRAMES
+
+log = logging.getLogger(__name__)
 
 MOST_STEPS = 100
 """Longer runs would make graphs of too many nodes; they are replayed step by step."""
 
 _MOST_GRAPHS = 4
 _STEPS_A_GRAPH = 5
+_REPLAY_TOLERANCE = 1e-3
 
 
 class _Window(NamedTuple):
@@ -188,7 +192,8 @@ def _attend(attention: Attention, turned: Tensor, key: Tensor, value: Tensor) ->
 
 
 def _attention(attention: Attention, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    joined = attend(query, key, value, attention.num_heads)
+    q, k, v = (x.view(*x.shape[:2], attention.num_heads, -1).transpose(1, 2) for x in (query, key, value))
+    joined = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
     return linear(joined, attention.out_proj.weight, attention.out_proj.bias)
 
 
@@ -265,20 +270,41 @@ class SamplingGraphs:
     def __init__(self, denoiser: MotionDenoiser) -> None:
         """Nothing is captured yet."""
         self._denoiser = denoiser
-        self._runs: OrderedDict[tuple[int, float], _CapturedRun] = OrderedDict()
+        self._runs: OrderedDict[tuple[int, float], _CapturedRun | None] = OrderedDict()
 
     def is_captured(self, num_steps: int, scale: float) -> bool:
         """Whether the next run of this kind is a replay."""
         return (num_steps, scale) in self._runs
 
-    def run(self, noise: Tensor, first_frame: Tensor, condition: Tensor, scale: float) -> Tensor:
-        """As :meth:`UnrolledSampler.__call__`; the result is overwritten by the next call of the same kind."""
+    def run(self, noise: Tensor, first_frame: Tensor, condition: Tensor, scale: float) -> Tensor | None:
+        """As :meth:`UnrolledSampler.__call__`; the result is overwritten by the next call of the same kind.
+
+        None if what was captured does not follow its inputs here; that is tried once, and said in the log.
+        """
         key = (len(noise), scale)
-        run = self._runs.get(key)
-        if run is None:
-            sampler = UnrolledSampler(self._denoiser, ddim_schedule(len(noise)), scale)
-            run = self._runs[key] = _CapturedRun(sampler, noise, condition)
+        if key not in self._runs:
+            with torch.cuda.device(noise.device):
+                sampler = UnrolledSampler(self._denoiser, ddim_schedule(len(noise)), scale)
+                run = _CapturedRun(sampler, noise, condition)
+                self._runs[key] = run if _follows_inputs(run, sampler, noise, condition) else None
             while len(self._runs) > _MOST_GRAPHS:
                 self._runs.popitem(last=False)
         self._runs.move_to_end(key)
-        return run(noise, first_frame, condition)
+        captured = self._runs[key]
+        return None if captured is None else captured(noise, first_frame, condition)
+
+
+def _follows_inputs(run: _CapturedRun, sampler: UnrolledSampler, noise: Tensor, condition: Tensor) -> bool:
+    """Whether replays of two different inputs are what the sampler computes without graphs."""
+    draw = torch.Generator().manual_seed(0)
+    furthest = 0.0
+    for _ in range(2):
+        inputs = [torch.randn(x.shape, generator=draw).to(x) for x in (noise, noise[0, :, 0], condition)]
+        difference = (run(*inputs) - sampler(*inputs)).abs().max().item()
+        furthest = max(furthest, difference) if difference == difference else float("inf")
+    if furthest <= _REPLAY_TOLERANCE:
+        return True
+    log.error(
+        "a captured sampling run is not what it should be; steps are replayed one by one", extra={"off": furthest}
+    )
+    return False

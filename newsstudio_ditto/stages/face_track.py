@@ -45,7 +45,7 @@ class FaceTrack:
         generation: fingerprint of source, options and model.
         blend: what of the crop is blended into the frame.
         quality: medians over frames spread through the clip; None where nobody measured.
-        num_faces: the most faces seen in one frame.
+        num_faces: the most faces seen in one frame; None where nobody counted.
     """
 
     landmarks: Floats
@@ -58,7 +58,7 @@ class FaceTrack:
     generation: str
     blend: BlendRegion = "crop"
     quality: FaceQuality | None = None
-    num_faces: int = 1
+    num_faces: int | None = None
 
     @property
     def num_frames(self) -> int:

@@ -22,7 +22,7 @@ from newsstudio_ditto.units import CROP_SIZE_PX, NUM_KEYPOINTS
 log = logging.getLogger(__name__)
 
 VERSION = f"{face_track.VERSION} keypoints.1"
-FIT_LIMIT_PERCENT = 12.0
+FIT_LIMIT_PERCENT = 6.5
 """Keypoints further than this from the face's landmarks, of the distance between the eyes, do not fit the face."""
 
 _EYE_CORNERS = (33, 263)

@@ -142,3 +142,19 @@ def test_the_hash_is_that_of_the_values() -> None:
     ]
     assert len({options.controls_hash for options in (plain, *changed)}) == 6
     assert replace(plain, batch_size=3).controls_hash == plain.controls_hash
+
+
+@pytest.mark.parametrize(
+    ("values", "is_held"),
+    [
+        ({}, False),
+        ({"mouth_amplitude": 0.5, "driven_parts": {"expression": 0.5, "yaw": 0.0}, "fade_in_s": 2.0}, False),
+        ({"mouth_amplitude": 0.4}, True),
+        ({"mouth_amplitude": ((0.0, 1.0), (2.0, 0.0))}, True),
+        ({"driven_parts": {"yaw": 1.0}}, True),
+        ({"driven_parts": {}}, True),
+        ({"fade_in_s": 1.5, "fade_out_s": 1.0}, True),
+    ],
+)
+def test_lips_that_are_asked_to_rest_are_known(values: dict[str, Any], is_held: bool) -> None:
+    assert ControlOptions(**values).holds_lips is is_held

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from newsstudio_ditto.backfill import make_videos, unmade_speeches
+from newsstudio_ditto.errors import MediaError
 from newsstudio_ditto.orchestration import open_instance
 from newsstudio_ditto.render import engine as engines
 from newsstudio_ditto.storage import StorageLayout
@@ -48,6 +49,13 @@ def test_a_rundown_is_one_process_and_one_engine(rundown: Studio, monkeypatch: p
     assert unmade_speeches(rundown.layout, AVATAR) == []
     runs = rundown.instance.get_runs(filters=None)
     assert {run.tags.get("newsstudio/batch") for run in runs if run.job_name == "render"} >= {result.run_id}
+
+
+def test_a_speech_that_is_not_there_is_refused_before_anything_is_made(rundown: Studio) -> None:
+    num_runs = rundown.instance.get_runs_count()
+    with pytest.raises(MediaError, match="no speech named 'third'"):
+        make_videos(rundown.layout, rundown.instance, AVATAR, [*SPEECHES, "third"], device="cpu")
+    assert rundown.instance.get_runs_count() == num_runs
 
 
 def test_a_speech_that_fails_does_not_stop_the_others(rundown: Studio) -> None:

@@ -5,16 +5,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import dagster as dg
 import pytest
 from click.testing import CliRunner, Result
 
 from newsstudio_ditto import inspection
 from newsstudio_ditto.cli import main
+from newsstudio_ditto.errors import StorageError
+from newsstudio_ditto.exclusion import hold_bench
+from newsstudio_ditto.graph_run import run_here
 from newsstudio_ditto.orchestration import PreprocessReport
 from newsstudio_ditto.packet.store import AvatarStore
 from newsstudio_ditto.stages import masks
 from newsstudio_ditto.storage import StorageLayout
-from resources.bench import hold_bench
 from tests.dagster_graph.conftest import AVATAR, DEMO
 
 
@@ -65,3 +68,17 @@ def test_a_bench_that_is_taken_is_said_so(copied: StorageLayout) -> None:
         what, hint = said(preprocess(copied))
     assert what == f"Error: the packet of {AVATAR} is being made by run 1234"
     assert hint == "Hint: wait until that has ended, or cancel it"
+
+
+@dg.asset(partitions_def=dg.StaticPartitionsDefinition([AVATAR]))
+def written() -> None:
+    """Writes where there is no room."""
+    raise StorageError("no room", "free some") from OSError(28, "No space left on device")
+
+
+def test_an_error_of_a_stage_keeps_its_cause() -> None:
+    jobs = [dg.define_asset_job("write", selection=[written], executor_def=dg.in_process_executor)]
+    job = dg.Definitions(assets=[written], jobs=jobs).resolve_job_def("write")
+    with dg.DagsterInstance.ephemeral() as instance, pytest.raises(StorageError, match="no room") as stopped:
+        run_here(job, instance, AVATAR)
+    assert isinstance(stopped.value.__cause__, OSError)

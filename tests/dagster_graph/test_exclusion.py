@@ -9,15 +9,15 @@ import pytest
 from dagster._core.errors import DagsterResourceFunctionError
 
 from newsstudio_ditto.errors import PacketError
+from newsstudio_ditto.exclusion import hold_bench
 from newsstudio_ditto.packet.store import AvatarStore
-from resources.bench import hold_bench
 from tests.dagster_graph.conftest import AVATAR, Studio, preprocess
 
 ROOT = Path(__file__).parents[2]
 HOLDER = """
 import sys, time
 from newsstudio_ditto.storage import StorageLayout
-from resources.bench import hold_bench
+from newsstudio_ditto.exclusion import hold_bench
 with hold_bench(StorageLayout.at(sys.argv[1]), sys.argv[2], "a killed run"):
     print("held", flush=True)
     time.sleep(60)

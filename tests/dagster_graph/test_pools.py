@@ -12,7 +12,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
+from dagster._core.test_utils import create_run_for_test
 
+from newsstudio_ditto import lost_runs
 from newsstudio_ditto.lost_runs import PROCESS_TAG, end_lost_runs, is_gone, process_mark
 from newsstudio_ditto.orchestration import open_instance
 from newsstudio_ditto.pool_waiting import seconds_to_next_claim
@@ -46,14 +48,14 @@ def made_at(studio: Studio, key: list[str]) -> float:
 
 
 def test_cpu_stages_do_not_wait_for_the_gpu_and_a_killed_run_leaves_nothing_held(busy: Studio) -> None:
-    before = made_at(busy, ["packet", "masks"])
+    before, on_gpu = made_at(busy, ["packet", "masks"]), made_at(busy, ["packet", "f_s"])
     command = [sys.executable, "-m", "newsstudio_ditto.cli", "preprocess", str(DEMO / "anchor.mp4"), "--force"]
     command += ["--avatar-id", AVATAR, "--max-frames", "2", "--storage", str(busy.layout.root)]
     killed = subprocess.Popen(command, stderr=subprocess.DEVNULL, preexec_fn=default_signals)
     try:
         wait_until_made(busy, ["packet", "masks"], before)
         assert made_at(busy, ["packet", "frames"]) > before
-        assert made_at(busy, ["packet", "f_s"]) < before, "the GPU was taken"
+        assert made_at(busy, ["packet", "f_s"]) == on_gpu, "the GPU was taken"
     finally:
         killed.send_signal(signal.SIGKILL)
         killed.wait()
@@ -80,6 +82,24 @@ def test_a_process_is_known_from_a_later_one_with_its_number() -> None:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     assert is_gone(f"{host} {ended.pid} {started}")
+
+
+def test_a_run_that_ends_while_it_is_looked_at_keeps_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        ended = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: "ended"})
+        killed = create_run_for_test(instance, status=dg.DagsterRunStatus.STARTED, tags={PROCESS_TAG: "killed"})
+
+        def end_now(mark: str) -> bool:
+            if mark == "ended":
+                success = dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, ended.job_name)
+                instance.report_dagster_event(success, ended.run_id)
+            return True
+
+        monkeypatch.setattr(lost_runs, "is_gone", end_now)
+        assert end_lost_runs(instance) == [killed.run_id]
+        run = instance.get_run_by_id(ended.run_id)
+        assert run is not None
+        assert run.status == dg.DagsterRunStatus.SUCCESS
 
 
 def test_a_step_that_waits_for_a_pool_sleeps(studio: Studio) -> None:

@@ -19,8 +19,10 @@ from newsstudio_ditto.api import build_packet, render_video
 from newsstudio_ditto.config import PacketOptions, RenderOptions
 from newsstudio_ditto.errors import DittoError
 from newsstudio_ditto.storage import StorageLayout
+from tests.render.tiny import tiny_bundle
 
 torch.set_num_threads(1)
+_ = tiny_bundle().audio_encoder  # imports what is imported on first use, once for all processes
 
 CHANGES = frozenset({"os.rename", "os.link", "os.symlink", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"})
 REFUSED = 3

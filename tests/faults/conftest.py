@@ -32,6 +32,9 @@ NUM_FRAMES = 26
 PATIENCE_S = 120.0
 NEVER = Stop()
 
+# A shell without job control starts background programs with interrupts ignored, and children would keep it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _fork = multiprocessing.get_context("forkserver")
 _fork.set_forkserver_preload(["tests.faults.child"])
 

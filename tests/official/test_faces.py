@@ -185,6 +185,7 @@ def test_official_track_lays_the_crop_around_the_203_points(
 ) -> None:
     faces = Pointing(demo, FaceFinder(num_threads=1))
     track = track_official(demo, PacketOptions(), "g", faces, mesh=FaceNetworks(num_threads=1))
+    assert track.num_faces is None, "only the packaged networks count"
     assert track.valid.all() and track.crop == OFFICIAL_CROP
     for index, mesh in enumerate(meshes):
         expected = crop_transform(*anchors_203(to_203(mesh)), size_px=512, crop=OFFICIAL_CROP)

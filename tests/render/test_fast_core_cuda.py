@@ -38,11 +38,23 @@ def test_fused_kernels_on_cuda_paint_what_the_plain_networks_paint_in_float32(na
         assert difference.max() < MAX_LEVELS
 
 
+def test_an_engine_whose_kernels_paint_something_else_goes_on_with_the_plain_networks(hopper: torch.device) -> None:
+    bundle = seeded_bundle(CONFIGS["pixels shuffled"], 5, device=hopper, dtype=torch.float16)
+    other = seeded_bundle(CONFIGS["pixels shuffled"], 6, device=hopper, dtype=torch.float16)
+    engine = Engine(bundle, device=hopper, batch_sizes=(1, 4))
+    engine._fast = FastCore(other.warp, other.decoder, fused_operators())
+    engine.warm_up()
+    assert engine.core == "plain"
+    batch = tuple(part.to(hopper) for part in inputs(CONFIGS["pixels shuffled"], 4))
+    eager = Engine(bundle, device=hopper, eager=True, batch_sizes=(4,))
+    assert torch.equal(engine.render(*batch), eager.render(*batch))
+
+
 def test_the_engine_on_cuda_says_which_core_it_runs_and_can_be_told(
     hopper: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bundle = seeded_bundle(CONFIGS["mini"], 5, device=hopper, dtype=torch.float16)
-    batch = tuple(part.to(hopper) for part in inputs(CONFIGS["mini"], 4))
+    bundle = seeded_bundle(CONFIGS["pixels shuffled"], 5, device=hopper, dtype=torch.float16)
+    batch = tuple(part.to(hopper) for part in inputs(CONFIGS["pixels shuffled"], 4))
     fused = Engine(bundle, device=hopper, batch_sizes=(4,))
     eager = Engine(bundle, device=hopper, eager=True, batch_sizes=(4,))
     monkeypatch.setenv(SWITCH, "1")

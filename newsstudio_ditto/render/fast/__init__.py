@@ -25,6 +25,8 @@ def misfit(config: NetworkConfig) -> str | None:
     Tiles are boxes with sides of powers of two, and rows of channels start at multiples of 16 bytes.
     """
     warp, decoder = config.warp, config.decoder
+    if warp.carries_picture or decoder.carries_picture:
+        return "networks that carry the source picture have no kernels yet"
     sides = {
         "volume_px": warp.volume_px,
         "volume_depth": warp.volume_depth,

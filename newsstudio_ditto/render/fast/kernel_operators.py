@@ -53,6 +53,10 @@ class KernelOperators(TorchOperators):
         """Nothing is packed yet."""
         self._ordered: dict[tuple[int, int, int], Tensor] = {}
 
+    def launcher(self, kernel: Any, programs: tuple[int, ...]) -> Any:
+        """What to call with a kernel's arguments to run it as so many programs."""
+        return kernel[programs]
+
     def prepare(self, convolution: Convolution, dtype: torch.dtype) -> PackedConvolution:
         """A convolution with packed weights, and without the others."""
         first = convolution.kernels[0]
@@ -113,15 +117,7 @@ class KernelOperators(TorchOperators):
         batch, depth = out.shape[:2]
         height, width = out.shape[2] // first.y.scale, out.shape[3] // first.x.scale
         phases = first.y.phases * first.x.phases
-        steps = convolution.matrices[0].shape[1]
-        tile = choose_tile(
-            "convolve",
-            (batch, depth, height, width),
-            outputs,
-            steps,
-            phases,
-            has_tail=len(inputs) < 3,
-        )
+        tile = choose_tile((batch, depth, height, width), outputs, phases, has_tail=len(inputs) < 3)
         shape = box(tile.group_rows, depth, height, width)
         pairs = [
             _descriptors(x, self._matrix(m, tile), shape, tile.columns)
@@ -137,7 +133,7 @@ class KernelOperators(TorchOperators):
         partial = out.new_empty(batch, tiles, 2, outputs, dtype=torch.float32) if with_moments else out
         extra = out if residual is None else residual
         total = -(-outputs // (tile.columns + tile.tail)) * phases * batch * (tiles // tile.groups)
-        gluon_kernels.convolve[(min(total, _programs(out.device, tile)),)](
+        self.launcher(gluon_kernels.convolve, (min(total, _programs(out.device, tile)),))(
             *sources[0], *sources[1], *sources[2][:2], out, out if rest is None else rest,
             out if convolution.flat_bias is None else convolution.flat_bias, extra,
             out if scale is None else scale, partial,
@@ -154,8 +150,15 @@ class KernelOperators(TorchOperators):
         if not with_moments:
             return None
         moments = out.new_empty(batch, 2, outputs, dtype=torch.float32)
-        triton_kernels.gather_moments[(batch, -(-outputs // 32))](
-            partial, moments, outputs, tile.group_rows, NORM_EPS, tiles, BT=32, BC=32
+        self.launcher(triton_kernels.gather_moments, (batch, -(-outputs // 32)))(
+            partial,
+            moments,
+            outputs,
+            tile.group_rows,
+            NORM_EPS,
+            tiles,
+            BT=32,
+            BC=32,
         )
         return moments
 
@@ -172,19 +175,11 @@ class KernelOperators(TorchOperators):
         """See :meth:`TorchOperators.modulate`."""
         assert isinstance(convolution, PackedConvolution)
         batch, _, height, width, channels = out.shape
-        steps = convolution.matrices[0].shape[1]
-        tile = choose_tile(
-            "modulate",
-            (batch, 1, height, width),
-            convolution.num_outputs,
-            steps,
-            1,
-            has_tail=False,
-        )
+        tile = choose_tile((batch, 1, height, width), convolution.num_outputs, 1, has_tail=False)
         shape = box(tile.group_rows, 1, height, width)
         a, w = _descriptors(hidden, self._matrix(convolution.matrices[0], tile), shape, tile.columns)
         total = -(-convolution.num_outputs // tile.columns) * batch * (height * width // tile.rows)
-        gluon_kernels.modulate[(min(total, _programs(out.device, tile)),)](
+        self.launcher(gluon_kernels.modulate, (min(total, _programs(out.device, tile)),))(
             a, w, x, moments, convolution.flat_bias, out,
             x.stride(0), x.stride(2), x.stride(3), out.stride(0), out.stride(2), out.stride(3),
             height, width, channels, total,
@@ -198,14 +193,16 @@ class KernelOperators(TorchOperators):
         batch, depth, height, width, _ = x.shape
         parts = x.new_empty(batch, depth, height, width, 16)
         self.convolve([x], convolution, parts)
-        triton_kernels.shuffle[(-(-2 * width // 256), 2 * height, batch)](parts, image, height, width, 16, BX=256)
+        self.launcher(triton_kernels.shuffle, (-(-2 * width // 256), 2 * height, batch))(
+            parts, image, height, width, 16, BX=256
+        )
 
     def halve(self, x: Tensor, out: Tensor) -> None:
         """See :meth:`TorchOperators.halve`."""
         batch, depth, height, width, channels = out.shape
         block = min(128, triton.next_power_of_2(channels))
         pixels = 4096 // block
-        triton_kernels.halve[(-(-depth * height * width // pixels), -(-channels // block), batch)](
+        self.launcher(triton_kernels.halve, (-(-depth * height * width // pixels), -(-channels // block), batch))(
             x,
             out,
             *x.stride()[:4],
@@ -227,7 +224,7 @@ class KernelOperators(TorchOperators):
         last = volume.new_empty(batch, depth, height, width, channels)
         few = volume.new_empty(batch, depth, height, width, len(weight))
         cells = depth * height * width
-        triton_kernels.compress[(-(-cells // 128), batch)](
+        self.launcher(triton_kernels.compress, (-(-cells // 128), batch))(
             volume, weight, bias, last, few, cells, channels,
             FEW=len(weight), ROWS=max(16, triton.next_power_of_2(len(weight))),
             BC=max(16, triton.next_power_of_2(channels)), BS=128,
@@ -245,7 +242,7 @@ class KernelOperators(TorchOperators):
         """See :meth:`TorchOperators.candidates`."""
         batch, few = compressed.shape[0], compressed.shape[-1]
         out, rest = outs[0], outs[-1]
-        triton_kernels.candidates[(-(-grid.px // 32), grid.depth * grid.px, batch)](
+        self.launcher(triton_kernels.candidates, (-(-grid.px // 32), grid.depth * grid.px, batch))(
             compressed, source_keypoints.contiguous(), driving_keypoints.contiguous(), out, rest,
             *out.stride()[:4], *rest.stride()[:4],
             grid.depth, grid.px, grid.motions, few, out.shape[-1], 32,
@@ -256,7 +253,7 @@ class KernelOperators(TorchOperators):
         """See :meth:`TorchOperators.visibility`."""
         batch, _, size, _, channels = parts.shape
         out = parts.new_empty(batch, size, size)
-        triton_kernels.visibility[(-(-size // 16), size, batch)](
+        self.launcher(triton_kernels.visibility, (-(-size // 16), size, batch))(
             parts,
             bias,
             out,
@@ -282,7 +279,7 @@ class KernelOperators(TorchOperators):
         batch, depth, size, _, channels = volume.shape
         if size != grid.px:
             return super().move(volume, parts, bias, source_keypoints, driving_keypoints, grid, out)
-        triton_kernels.move[(-(-size // 32), depth * size, batch)](
+        self.launcher(triton_kernels.move, (-(-size // 32), depth * size, batch))(
             volume, parts, bias, source_keypoints.contiguous(), driving_keypoints.contiguous(), out,
             parts.shape[-1], out.stride(0), out.stride(2), out.stride(3),
             depth, size, grid.motions, parts.shape[-1] // grid.motions, channels,
