@@ -1,6 +1,5 @@
 """Following a face with the official networks: the same track as the packaged networks give, laid the official way."""
 
-import logging
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from newsstudio_ditto.config import CropConfig, PacketOptions
-from newsstudio_ditto.errors import BundleError, NoFaceError
+from newsstudio_ditto.errors import BundleError
 from newsstudio_ditto.faces.detection import INPUT_PX, decode_candidates, suppress
 from newsstudio_ditto.faces.finder import MIN_PRESENCE
 from newsstudio_ditto.faces.region import region_of_detection
@@ -23,10 +22,8 @@ from newsstudio_ditto.official.packaged_crop import OFFICIAL_CROP, official_crop
 from newsstudio_ditto.official.release import AUXILIARY_FOLDER, FETCH_COMMAND
 from newsstudio_ditto.progress import report_stage
 from newsstudio_ditto.stages.chunks import fill_gaps
-from newsstudio_ditto.stages.face_track import FaceTrack, choose_blend, choose_window, measure_clip, track_face
+from newsstudio_ditto.stages.face_track import FaceTrack, lay_track, require_face, track_face
 from newsstudio_ditto.units import CROP_SIZE_PX
-
-log = logging.getLogger(__name__)
 
 Pixels = npt.NDArray[np.uint8]
 Floats = npt.NDArray[np.float32]
@@ -83,32 +80,9 @@ def track_official(
     """
     crop = options.crop or OFFICIAL_CROP
     points, landmarks, valid = _observe(frames, faces, mesh or FaceNetworks(), crop)
-    if not valid.any():
-        raise NoFaceError(
-            f"the detector finds no face in any of the {len(valid)} frames",
-            "give a clip in which one face, at least about 60 pixels wide, looks towards the camera",
-        )
-    if not valid.all():
-        log.warning("frames without a face", extra={"num_frames": len(valid), "num_missing": int((~valid).sum())})
-    geometry = [_crop(row, crop) for row in fill_gaps(points, valid)]
-    original_to_crop = np.stack([transform.original_to_crop for transform in geometry])
-    crop_to_original = np.stack([transform.crop_to_original for transform in geometry])
-    quality = measure_clip(frames, landmarks, valid)
-    height, width = frames.shape[-2:]
-    region = choose_blend(options, "crop", len(valid))
-    window = choose_window(crop_to_original[valid], (height, width), options, region)
-    return FaceTrack(
-        fill_gaps(landmarks, valid),
-        valid,
-        original_to_crop,
-        crop_to_original,
-        window,
-        crop,
-        options.feather,
-        generation,
-        region,
-        quality,
-    )
+    require_face(valid)
+    crops = [_crop(row, crop) for row in fill_gaps(points, valid)]
+    return lay_track(frames, landmarks, valid, crops, crop, options, generation, blend="crop", num_faces=None)
 
 
 def locate_478(crop_rgb: Pixels, mesh: FaceNetworks) -> Floats | None:

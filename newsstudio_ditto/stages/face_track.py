@@ -1,7 +1,7 @@
 """Follow the presenter's face through the clip: landmarks, crop geometry and paste window."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -14,7 +14,7 @@ from newsstudio_ditto.errors import NoFaceError
 from newsstudio_ditto.faces.finder import FaceFinder
 from newsstudio_ditto.faces.observation import FaceObservation
 from newsstudio_ditto.faces.quality import FaceQuality, judge_quality, measure_quality
-from newsstudio_ditto.maths.crop import anchors_478, crop_transform
+from newsstudio_ditto.maths.crop import CropTransform, anchors_478, crop_transform
 from newsstudio_ditto.maths.feather import BlendRegion, blend_mask
 from newsstudio_ditto.maths.paste import PasteWindow, full_window, mask_support, tight_window
 from newsstudio_ditto.progress import report_stage
@@ -128,6 +128,18 @@ def track_face(
         FaceError: the face is too small or turned too far.
     """
     landmarks, valid, num_faces = _observe(frames, finder or FaceFinder())
+    require_face(valid)
+    crop = options.crop or crop
+    crops = [_crop(points, crop) for points in fill_gaps(landmarks, valid)]
+    return lay_track(frames, landmarks, valid, crops, crop, options, generation, blend=blend, num_faces=num_faces)
+
+
+def require_face(valid: Flags) -> None:
+    """Say in the log how many of the frames (N,) show no face.
+
+    Raises:
+        NoFaceError: none shows one.
+    """
     if not valid.any():
         raise NoFaceError(
             f"none of the {len(valid)} frames shows a face",
@@ -135,17 +147,44 @@ def track_face(
         )
     if not valid.all():
         log.warning("frames without a face", extra={"num_frames": len(valid), "num_missing": int((~valid).sum())})
+
+
+def lay_track(
+    frames: Tensor,
+    landmarks: Floats,
+    valid: Flags,
+    crops: Sequence[CropTransform],
+    crop: CropConfig,
+    options: PacketOptions,
+    generation: str,
+    *,
+    blend: BlendRegion,
+    num_faces: int | None,
+) -> FaceTrack:
+    """Put a track together from what was seen and how each frame is cropped.
+
+    Args:
+        frames: (N, 3, H, W) uint8, planar RGB.
+        landmarks: (N, 478, 3) float32, frame pixels; rows without a face hold anything.
+        valid: (N,) bool, at least one of them true.
+        crops: N of them, bridged where no face was seen.
+        crop: the geometry that they follow.
+        options: paste window and feathering.
+        generation: kept in the track.
+        blend: used where the options leave it open.
+        num_faces: the most faces seen in one frame; None where nobody counted.
+
+    Raises:
+        FaceError: the face is too small or turned too far.
+    """
     quality = measure_clip(frames, landmarks, valid)
-    landmarks = fill_gaps(landmarks, valid)
-    crop = options.crop or crop
-    geometry = [_crop(points, crop) for points in landmarks]
-    original_to_crop = np.stack([matrix for matrix, _ in geometry]).astype(np.float32)
-    crop_to_original = np.stack([inverse for _, inverse in geometry]).astype(np.float32)
+    original_to_crop = np.stack([transform.original_to_crop for transform in crops]).astype(np.float32)
+    crop_to_original = np.stack([transform.crop_to_original for transform in crops]).astype(np.float32)
     height, width = frames.shape[-2:]
     region = choose_blend(options, blend, len(valid))
     window = choose_window(crop_to_original[valid], (height, width), options, region)
     return FaceTrack(
-        landmarks,
+        fill_gaps(landmarks, valid),
         valid,
         original_to_crop,
         crop_to_original,
@@ -206,10 +245,9 @@ def _interleaved(frames: Iterable[Tensor]) -> Iterator[NDArray[np.uint8]]:
         yield np.ascontiguousarray(frame.permute(1, 2, 0).numpy())
 
 
-def _crop(landmarks: Floats, crop: CropConfig) -> tuple[Floats, Floats]:
+def _crop(landmarks: Floats, crop: CropConfig) -> CropTransform:
     anchors = anchors_478(landmarks[:, :2])
-    transform = crop_transform(anchors.points, anchors.mouth, anchors.eyes, size_px=CROP_SIZE_PX, crop=crop)
-    return transform.original_to_crop, transform.crop_to_original
+    return crop_transform(anchors.points, anchors.mouth, anchors.eyes, size_px=CROP_SIZE_PX, crop=crop)
 
 
 def choose_window(

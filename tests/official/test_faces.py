@@ -238,7 +238,7 @@ def test_frames_without_a_face_are_marked_and_all_without_is_an_error(demo: torc
     track = track_official(gapped, PacketOptions(), "g", faces, mesh=FaceNetworks(num_threads=1))
     assert track.valid.tolist() == [True, True, False]
     assert np.isfinite(track.original_to_crop).all()
-    with pytest.raises(NoFaceError, match="any of the 1 frames"):
+    with pytest.raises(NoFaceError, match="none of the 1 frames"):
         track_official(gapped[2:], PacketOptions(), "g", faces, mesh=FaceNetworks(num_threads=1))
 
 
