@@ -42,7 +42,7 @@ def check_model(model: str | None) -> None:
     for name, faults in findings.items():
         for fault in faults:
             click.echo(fault)
-        note(f"{name}: {'good' if not faults else f'not good, faults: {len(faults)}'}")
+        note(f"{name}: {'good' if not faults else f'{len(faults)} faults'}")
     raise SystemExit(1 if any(findings.values()) else 0)
 
 
