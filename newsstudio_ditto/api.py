@@ -27,7 +27,8 @@ from newsstudio_ditto.progress import OnProgress
 from newsstudio_ditto.remarks import packet_remarks
 from newsstudio_ditto.render.clock import StageClock
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, check_controls, render_plan
+from newsstudio_ditto.render.frame_plan import FramePlan
+from newsstudio_ditto.render.pipeline import FRAMES_HELD, check_controls, render_plan
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.render.speech_plan import SpeechPlanner
 from newsstudio_ditto.render.warming import open_engines, warm_up

@@ -9,6 +9,7 @@ from newsstudio_ditto.errors import DittoError, MediaError, SinkError
 from newsstudio_ditto.lip_truth import LipCheck, measure_lips
 from newsstudio_ditto.media.excerpt import read_timing
 from newsstudio_ditto.media.facts import MediaFacts, VideoFacts
+from newsstudio_ditto.media.finished import AUDIO_SLACK_S
 from newsstudio_ditto.media.loudness import SpeechOutline, frame_levels
 from newsstudio_ditto.media.probe import probe, require_picture
 from newsstudio_ditto.media.speech import read_speech
@@ -19,9 +20,6 @@ from newsstudio_ditto.units import FRAME_RATE_HZ, count_frames
 
 LIPS_TAG = "lips"
 """Provenance: ``speech`` where the lips should follow it, ``held`` where controls or an untrained model keep them."""
-
-LENGTH_SLACK_S = 0.15
-"""The longest AAC packet is 1024 samples at 8 kHz."""
 
 _BT709 = (1, 1, 1, False)
 
@@ -156,6 +154,6 @@ def _timing_faults(path: Path, num_frames: int | None) -> list[str]:
     if late is not None:
         faults.append(f"frame {late} is shown at {timing.times_s[late]:.3f} s, not {late / FRAME_RATE_HZ:.3f} s")
     picture_s = count / FRAME_RATE_HZ
-    if abs(timing.sound_s - picture_s) > LENGTH_SLACK_S:
+    if abs(timing.sound_s - picture_s) > AUDIO_SLACK_S:
         faults.append(f"the picture lasts {picture_s:.2f} s, the sound {timing.sound_s:.2f} s")
     return faults

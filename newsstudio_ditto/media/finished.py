@@ -12,7 +12,8 @@ from newsstudio_ditto.units import FRAME_RATE_HZ
 log = logging.getLogger(__name__)
 
 _AGAIN = "render again; if it stays, report the FFmpeg version"
-_AUDIO_SLACK_S = 0.15  # the longest AAC packet: 1024 samples at 8 kHz, and rounding
+AUDIO_SLACK_S = 0.15
+"""By how much picture and sound may differ: the longest AAC packet is 1024 samples at 8 kHz; and rounding."""
 
 
 def check_finished(path: Path, *, num_frames: int, size: tuple[int, int], speech_seconds: float | None = None) -> None:
@@ -41,9 +42,9 @@ def check_finished(path: Path, *, num_frames: int, size: tuple[int, int], speech
         raise SinkError(f"the finished video does not open: {error.what}", _AGAIN) from error
     if got != (num_frames, *size):
         raise SinkError(f"the video holds (frames, width, height) {got}, not {(num_frames, *size)}", _AGAIN)
-    if seconds <= 0 or (speech_seconds is not None and seconds < speech_seconds - _AUDIO_SLACK_S):
+    if seconds <= 0 or (speech_seconds is not None and seconds < speech_seconds - AUDIO_SLACK_S):
         raise SinkError(f"the video holds {seconds:.3f} s of sound, not {speech_seconds or 'any'}", _AGAIN)
-    if abs(seconds - num_frames / FRAME_RATE_HZ) > _AUDIO_SLACK_S:
+    if abs(seconds - num_frames / FRAME_RATE_HZ) > AUDIO_SLACK_S:
         log.warning(
             "picture and sound differ in length",
             extra={"picture_s": num_frames / FRAME_RATE_HZ, "sound_s": seconds},

@@ -82,6 +82,7 @@ def track_official(
     points, landmarks, valid = _observe(frames, faces, mesh or FaceNetworks(), crop)
     require_face(valid)
     crops = [_crop(row, crop) for row in fill_gaps(points, valid)]
+    landmarks = fill_gaps(landmarks, valid)
     return lay_track(frames, landmarks, valid, crops, crop, options, generation, blend="crop", num_faces=None)
 
 

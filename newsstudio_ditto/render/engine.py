@@ -22,7 +22,7 @@ from newsstudio_ditto.render.fast.precompile import compile_kernels
 from newsstudio_ditto.render.fast.trial import disagreement, trial_inputs
 from newsstudio_ditto.render.graph import EAGER_HINT, CapturedGraph, use_graphs
 from newsstudio_ditto.render.listening import CapturedEncoder
-from newsstudio_ditto.render.motion import GuidedStep
+from newsstudio_ditto.render.window_sampler import GuidedStep
 from newsstudio_ditto.units import NUM_KEYPOINTS
 
 log = logging.getLogger(__name__)
@@ -180,10 +180,11 @@ class Engine:
         graph = self._graphs.get(size)
         if graph is None:
             first = next(iter(self._graphs.values()), None)
-            graph = CapturedGraph(self._synthesize, self._example(size), share_with=first)
+            example = self._example(size)
+            graph = CapturedGraph(self._synthesize, example, share_with=first)
             self._graphs[size] = graph
             if self._fast is not None:
-                problem = disagreement(graph, self._plain, trial_inputs(self._example(size)))
+                problem = disagreement(graph, self._plain, trial_inputs(example))
                 if problem is not None:
                     self._give_up_fast(problem)
                     return self._graph(size)

@@ -19,10 +19,14 @@ from newsstudio_ditto.networks.release_defaults import DefaultTables
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.control_plan import emotion_condition, require_eye_condition
 from newsstudio_ditto.render.sources import source_motion
-from newsstudio_ditto.render.window_sampler import GuidedStep as GuidedStep
-from newsstudio_ditto.render.window_sampler import SessionNoise as SessionNoise
-from newsstudio_ditto.render.window_sampler import WindowSampler as WindowSampler
+from newsstudio_ditto.render.window_sampler import GuidedStep, SessionNoise, WindowSampler
 from newsstudio_ditto.units import MOTION_DIM
+
+
+def steps_and_guidance(options: SamplingOptions, config: BundleConfig) -> tuple[int, float]:
+    """DDIM steps and guidance scale: as ``options`` say, then the bundle's own."""
+    scale = config.guidance_scale if options.guidance_scale is None else options.guidance_scale
+    return options.num_steps or config.num_steps, scale
 
 
 def clip_options(options: SamplingOptions, config: BundleConfig) -> ClipOptions:
@@ -150,8 +154,7 @@ def iterate_motion(
         UsageError: the bundle takes no emotion, or no eyes, and the controls ask for them.
     """
     config = bundle.config
-    num_steps = options.num_steps or config.num_steps
-    scale = config.guidance_scale if options.guidance_scale is None else options.guidance_scale
+    num_steps, scale = steps_and_guidance(options, config)
     guided = step or GuidedStep(bundle.motion_diffusion, is_graphed=False)
     sampler = WindowSampler(guided, ddim_schedule(num_steps), scale, SessionNoise(options.seed, num_steps))
     controls = controls or ControlOptions()

@@ -16,8 +16,7 @@ from newsstudio_ditto.networks.config import BundleConfig
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.control_plan import plan_controls
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.frame_plan import FramePlan as FramePlan
-from newsstudio_ditto.render.frame_plan import SpeechPoser, cut_batches
+from newsstudio_ditto.render.frame_plan import FramePlan, SpeechPoser, cut_batches
 from newsstudio_ditto.render.motion import packet_conditioning
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.render.prestitch import stitch_options

@@ -14,7 +14,7 @@ from newsstudio_ditto.config import RenderOptions, SamplingOptions
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
 from newsstudio_ditto.render.frame_plan import FramePlan, SpeechPoser
-from newsstudio_ditto.render.motion import iterate_motion
+from newsstudio_ditto.render.motion import iterate_motion, steps_and_guidance
 from newsstudio_ditto.render.prefetch import prefetch
 
 Item = TypeVar("Item")
@@ -86,6 +86,4 @@ def warm_up_motion(engine: Engine, sampling: SamplingOptions) -> None:
     """Capture the audio encoder, and the sampler for these steps and this guidance, where graphs are on; once."""
     if engine.speech_encoder is not None:
         engine.speech_encoder.warm_up()
-    config = engine.bundle.config
-    scale = config.guidance_scale if sampling.guidance_scale is None else sampling.guidance_scale
-    engine.guided_step.warm_up(sampling.num_steps or config.num_steps, scale)
+    engine.guided_step.warm_up(*steps_and_guidance(sampling, engine.bundle.config))

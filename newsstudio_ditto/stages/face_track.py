@@ -129,8 +129,8 @@ def track_face(
     """
     landmarks, valid, num_faces = _observe(frames, finder or FaceFinder())
     require_face(valid)
-    crop = options.crop or crop
-    crops = [_crop(points, crop) for points in fill_gaps(landmarks, valid)]
+    crop, landmarks = options.crop or crop, fill_gaps(landmarks, valid)
+    crops = [_crop(points, crop) for points in landmarks]
     return lay_track(frames, landmarks, valid, crops, crop, options, generation, blend=blend, num_faces=num_faces)
 
 
@@ -165,9 +165,9 @@ def lay_track(
 
     Args:
         frames: (N, 3, H, W) uint8, planar RGB.
-        landmarks: (N, 478, 3) float32, frame pixels; rows without a face hold anything.
+        landmarks: (N, 478, 3) float32, frame pixels, bridged where no face was seen.
         valid: (N,) bool, at least one of them true.
-        crops: N of them, bridged where no face was seen.
+        crops: N of them, bridged alike.
         crop: the geometry that they follow.
         options: paste window and feathering.
         generation: kept in the track.
@@ -184,7 +184,7 @@ def lay_track(
     region = choose_blend(options, blend, len(valid))
     window = choose_window(crop_to_original[valid], (height, width), options, region)
     return FaceTrack(
-        fill_gaps(landmarks, valid),
+        landmarks,
         valid,
         original_to_crop,
         crop_to_original,

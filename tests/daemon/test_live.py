@@ -19,7 +19,7 @@ from newsstudio_ditto.media.probe import probe
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.pipeline import FramePlan
+from newsstudio_ditto.render.frame_plan import FramePlan
 from newsstudio_ditto.stages.speech import compute_speech_features
 from tests.daemon.running import tone
 

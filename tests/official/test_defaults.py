@@ -33,9 +33,10 @@ from newsstudio_ditto.official.settings import read_settings
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.preparation import build_packet
 from newsstudio_ditto.render.frame_plan import SpeechPoser
-from newsstudio_ditto.render.motion import GuidedStep, SessionNoise, WindowSampler, sample_motion
+from newsstudio_ditto.render.motion import sample_motion
 from newsstudio_ditto.render.pipeline import plan_frames
 from newsstudio_ditto.render.sources import source_motion
+from newsstudio_ditto.render.window_sampler import GuidedStep, SessionNoise, WindowSampler
 from newsstudio_ditto.storage import StorageLayout
 from tests.networks.sizes import TINY_NETWORKS
 from tests.official.releases import FILES, blink_offsets, saved_character, shipped_settings, write_settings

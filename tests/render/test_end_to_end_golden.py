@@ -30,9 +30,10 @@ from newsstudio_ditto.networks.release_defaults import DefaultTables, ReleaseDef
 from newsstudio_ditto.networks.stitching import StitchingNetwork
 from newsstudio_ditto.networks.warp import WarpingNetwork
 from newsstudio_ditto.render.control_plan import plan_controls
-from newsstudio_ditto.render.motion import GuidedStep, WindowSampler, clip_options
+from newsstudio_ditto.render.motion import clip_options
 from newsstudio_ditto.render.paste import paste_back
 from newsstudio_ditto.render.prestitch import prestitch, stitch_options
+from newsstudio_ditto.render.window_sampler import GuidedStep, WindowSampler
 from newsstudio_ditto.units import CROP_SIZE_PX
 from tests import tolerances
 from tests.golden_comparison import assert_golden

@@ -12,12 +12,14 @@ from newsstudio_ditto.errors import GraphInputError
 from newsstudio_ditto.maths.diffusion import ddim_schedule
 from newsstudio_ditto.networks.motion_diffusion import sample_window
 from newsstudio_ditto.render.engine import Engine
+from newsstudio_ditto.render.frame_plan import FramePlan
 from newsstudio_ditto.render.frame_pool import SWITCH, convert_rows, read_rows
 from newsstudio_ditto.render.graph import CapturedGraph
-from newsstudio_ditto.render.motion import GuidedStep, sample_motion
-from newsstudio_ditto.render.pipeline import FramePlan, render_plan
+from newsstudio_ditto.render.motion import sample_motion
+from newsstudio_ditto.render.pipeline import render_plan
 from newsstudio_ditto.render.ring import HostRing
 from newsstudio_ditto.render.slices import SourceSlice
+from newsstudio_ditto.render.window_sampler import GuidedStep
 from tests.render.conftest import CPU
 from tests.render.test_pipeline import steady_plan
 from tests.render.tiny import tiny_bundle, tiny_packet

@@ -18,9 +18,10 @@ from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
+from newsstudio_ditto.render.frame_plan import FramePlan
 from newsstudio_ditto.render.motion import sample_motion
 from newsstudio_ditto.render.paste import paste_back
-from newsstudio_ditto.render.pipeline import FRAMES_HELD, FramePlan, plan_frames, render_plan
+from newsstudio_ditto.render.pipeline import FRAMES_HELD, plan_frames, render_plan
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.render.prestitch import prestitch, stitch_options
 from newsstudio_ditto.render.sources import source_motion

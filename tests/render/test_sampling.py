@@ -9,8 +9,8 @@ from newsstudio_ditto.maths.diffusion import ddim_schedule
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.networks.motion_diffusion import sample_window
 from newsstudio_ditto.render.modulation import Norm, modulate
-from newsstudio_ditto.render.motion import GuidedStep
 from newsstudio_ditto.render.sampling import UnrolledSampler, rotation_table, swap_pairs
+from newsstudio_ditto.render.window_sampler import GuidedStep
 
 TOLERANCE = 2e-5
 """Of motion of size 1 to 4 after all steps; both are float32, with sums in another order."""

@@ -19,16 +19,11 @@ from newsstudio_ditto.maths.motion_stitch import CLIP_KEYS, STILL_KEYS, stitch_m
 from newsstudio_ditto.maths.motion_vector import MOTION_KEYS
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.motion import (
-    SessionNoise,
-    WindowSampler,
-    clip_options,
-    packet_conditioning,
-    starting_motion,
-)
-from newsstudio_ditto.render.pipeline import FramePlan
+from newsstudio_ditto.render.frame_plan import FramePlan
+from newsstudio_ditto.render.motion import clip_options, packet_conditioning, starting_motion, steps_and_guidance
 from newsstudio_ditto.render.prestitch import stitch_options
 from newsstudio_ditto.render.sources import source_motion
+from newsstudio_ditto.render.window_sampler import SessionNoise, WindowSampler
 from newsstudio_ditto.units import FRAME_RATE_HZ, MOTION_DIM, WINDOW_FRAMES
 
 LONGEST_STREAM_OVERLAP = 78
@@ -115,8 +110,7 @@ class LiveMotion:
             num_utterance: counted from 0; chooses the seed.
         """
         config, sampling = self._engine.bundle.config, self._options.sampling(num_utterance)
-        num_steps = sampling.num_steps or config.num_steps
-        scale = config.guidance_scale if sampling.guidance_scale is None else sampling.guidance_scale
+        num_steps, scale = steps_and_guidance(sampling, config)
         noise = SessionNoise(sampling.seed, num_steps)
         sampler = WindowSampler(self._engine.guided_step, ddim_schedule(num_steps), scale, noise)
         return stream_motion(

@@ -7,7 +7,8 @@ import torch
 
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
-from newsstudio_ditto.render.pipeline import Frame, FramePlan
+from newsstudio_ditto.render.frame_plan import FramePlan
+from newsstudio_ditto.render.pipeline import Frame
 from newsstudio_ditto.render.ring import HostRing
 from newsstudio_ditto.render.slices import read_slices
 
