@@ -8,6 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from newsstudio_ditto import __version__
@@ -48,9 +50,9 @@ class RenderReport:
     Args:
         output: the finished video.
         num_frames: frames written.
-        seconds: wall time by stage: open, load (weights), warm_up (captured graphs), speech_features, motion,
-            pre_stitch, render, check, total. Features and motion count up to those of the first frames; the rest of
-            them is made while frames are rendered.
+        seconds: wall time by stage: open (packet and FFmpeg), load (weights), warm_up (captured graphs),
+            speech_features, motion, pre_stitch, render, check, total. Features and motion count up to those of the
+            first frames; the rest of them is made while frames are rendered.
         fps: frames a second while rendering and encoding.
         device: where the networks ran; several are separated by commas.
         mode: whether the engine replayed CUDA graphs or ran eagerly.
@@ -128,12 +130,19 @@ def render_video(
         for each in engines:
             busy.enter_context(each.busy)
         warm_up(engines, options, has_motion=motion is not None, clock=clock)
-        speaking = _plan(packet, speech, first, options, motion, clock)
+        with clock.stage("speech_features"):
+            samples = read_speech(speech)
+            judge = _Judge(output, SpeechOutline.of(samples), packet, lips, clock)
+        num_frames = count_frames(len(samples)) if motion is None else len(motion)
         tags = provenance(packet, options, speech) | {LIPS_TAG: _lips(first, options.controls)}
-        judge = _Judge(output, speaking.outline, packet, lips, clock)
-        with clock.stage("render"), closing(speaking.plans):
-            _write(packet, speaking, engines, speech, output, options, tags, judge, on_progress)
-    return _report(packet, speaking.num_frames, engines, output, options, clock, judge.found)
+        sink = _make_sink(packet, num_frames, speech, output, options, tags, judge)
+        with ExitStack() as opened:
+            with clock.stage("open"):
+                opened.enter_context(sink)  # FFmpeg starts while the speech is heard
+            plans = _plan(packet, samples, num_frames, first, options, motion, clock)
+            with clock.stage("render"), closing(plans), opened.pop_all():
+                _write(packet, plans, num_frames, engines, sink, options, on_progress)
+    return _report(packet, num_frames, engines, output, options, clock, judge.found)
 
 
 def provenance(packet: Packet, options: RenderOptions, speech: Path) -> dict[str, str]:
@@ -150,36 +159,25 @@ def provenance(packet: Packet, options: RenderOptions, speech: Path) -> dict[str
     }
 
 
-@dataclass(frozen=True)
-class _Speaking:
-    """A speech as it is about to be rendered.
-
-    Args:
-        num_frames: T.
-        plans: of the frames, made while they are rendered.
-        outline: what is kept of the speech.
-    """
-
-    num_frames: int
-    plans: Generator[FramePlan, None, None]
-    outline: SpeechOutline
-
-
 def _plan(
-    packet: Packet, speech: Path, engine: Engine, options: RenderOptions, motion: Tensor | None, clock: StageClock
-) -> _Speaking:
+    packet: Packet,
+    samples: NDArray[np.float32],
+    num_frames: int,
+    engine: Engine,
+    options: RenderOptions,
+    motion: Tensor | None,
+    clock: StageClock,
+) -> Generator[FramePlan, None, None]:
+    """Plans of the frames, made while they are rendered; the first motion is there."""
+    features = iterate_speech_features(samples, engine.bundle, encoder=engine.speech_encoder)
     with clock.stage("speech_features"):
-        samples = read_speech(speech)
-        outline = SpeechOutline.of(samples)
-        features = iterate_speech_features(samples, engine.bundle, encoder=engine.speech_encoder)
         heard = [next(features)] if motion is None else []
-    num_frames = count_frames(len(samples)) if motion is None else len(motion)
     with clock.stage("pre_stitch"):
         planner = SpeechPlanner(packet, engine, num_frames, options)
     with clock.stage("motion"):
         rows = planner.motion(chain(heard, features)) if motion is None else planner.made_motion(motion)
         moved = next(rows)
-    return _Speaking(num_frames, planner.plans(chain([moved], rows)), outline)
+    return planner.plans(chain([moved], rows))
 
 
 def _lips(engine: Engine, controls: ControlOptions) -> str:
@@ -200,34 +198,43 @@ class _Judge:
         self.found.require(self._output)
 
 
-def _write(
+def _make_sink(
     packet: Packet,
-    speaking: _Speaking,
-    engines: list[Engine],
+    num_frames: int,
     speech: Path,
     output: Path,
     options: RenderOptions,
     tags: dict[str, str],
     check: Callable[[Path], None],
-    on_progress: OnProgress | None,
-) -> None:
+) -> FfmpegSink:
     height, width = packet.frame_size
-    sink = FfmpegSink(
+    return FfmpegSink(
         output,
         width=width,
         height=height,
         speech=speech,
         options=choose_encoder(options.encode),
         metadata=tags,
-        speech_seconds=(speaking.num_frames - 1) / FRAME_RATE_HZ,
+        speech_seconds=(num_frames - 1) / FRAME_RATE_HZ,
         check=check,
     )
-    rendered = render_plan(packet, speaking.plans, engines, batch_size=options.batch_size, frames_held=FRAMES_HELD)
-    with sink, closing(prefetch(rendered, FRAMES_HELD - 1)) as frames:
+
+
+def _write(
+    packet: Packet,
+    plans: Generator[FramePlan, None, None],
+    num_frames: int,
+    engines: list[Engine],
+    sink: FfmpegSink,
+    options: RenderOptions,
+    on_progress: OnProgress | None,
+) -> None:
+    rendered = render_plan(packet, plans, engines, batch_size=options.batch_size, frames_held=FRAMES_HELD)
+    with closing(prefetch(rendered, FRAMES_HELD - 1)) as frames:
         for num_done, frame in enumerate(frames, start=1):
             sink.write(frame)
             if on_progress is not None:
-                on_progress(num_done, speaking.num_frames)
+                on_progress(num_done, num_frames)
 
 
 def _report(

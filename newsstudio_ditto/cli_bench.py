@@ -45,16 +45,16 @@ def bench(
     from newsstudio_ditto.render.engine import choose_device
 
     chosen = choose_device(device)
-    sizes = (1, 4) if quick else (1, 2, 4, 8, 16)
+    sizes = (1, 2) if quick else (1, 2, 4, 8, 16)
     options = BenchOptions(
         model=model or (FULL_WIDTH if chosen.type == "cuda" else "mini"),
         device=chosen,
         frame=FrameSize(360, 640) if quick else FrameSize(1080, 1920),
         num_frames=num_frames or (8 if quick else 165),
-        speech_s=0.4 if quick else 6.6,
+        speech_s=0.2 if quick else 6.6,
         runs=runs,
         batch_sizes=tuple(int(size) for size in batch_sizes.split(",")) if batch_sizes else sizes,
-        reference_frames=3 if quick else 24,
+        reference_frames=2 if quick else 24,
     )
 
     def keep(found: dict[str, Any]) -> None:

@@ -55,9 +55,15 @@ def write_all(bench: Bench, frames: Iterable[npt.NDArray[np.uint8]]) -> int:
     return sink.num_frames
 
 
-def render_frames(bench: Bench) -> list[npt.NDArray[np.uint8]]:
-    """Copies of all frames of the speech."""
-    return [frame.copy() for frame in render_plan(bench.packet, plan_speech(bench), bench.engine)]
+def finished_frames(bench: Bench) -> tuple[npt.NDArray[np.uint8], Path]:
+    """All frames of the speech, (T, H*W*3//2), mapped from a file of raw frames, rendered once; and that file."""
+    path = bench.folder / "frames.yuv"
+    if not path.exists():
+        with path.open("wb") as file:
+            for frame in render_plan(bench.packet, plan_speech(bench), bench.engine):
+                file.write(frame.data)
+    height, width = bench.options.frame
+    return np.memmap(path, np.uint8, mode="c").reshape(-1, height * width * 3 // 2), path
 
 
 def _ffmpeg(pixels: str, source: str, bench: Bench) -> list[str]:
@@ -68,16 +74,11 @@ def _ffmpeg(pixels: str, source: str, bench: Bench) -> list[str]:
     return [str(find_ffmpeg()), "-loglevel", "error", "-y", *raw, *settings, "-pix_fmt", "yuv420p", target]
 
 
-def encode_alone(bench: Bench, frames: list[npt.NDArray[np.uint8]], runs: int) -> Times:
-    """FFmpeg by itself on the same frames, read from a file in the page cache."""
-    path = bench.folder / "frames.yuv"
-    with path.open("wb") as file:
-        for frame in frames:
-            file.write(frame.data)
+def encode_alone(bench: Bench, runs: int) -> Times:
+    """FFmpeg by itself on the finished frames, read from a file in the page cache."""
+    frames, path = finished_frames(bench)
     argv = _ffmpeg("yuv420p", str(path), bench)
-    times = Times.of(time_runs(lambda: subprocess.run(argv, check=True), runs, warmups=1), len(frames))
-    path.unlink()
-    return times
+    return Times.of(time_runs(lambda: subprocess.run(argv, check=True), runs, warmups=1), len(frames))
 
 
 def _to_rgb(bench: Bench, frame: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
@@ -88,8 +89,8 @@ def _to_rgb(bench: Bench, frame: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]
 
 def measure_sink(bench: Bench) -> list[Figure]:
     """Finished frames into FFmpeg: ours, rgb24 as the reference sends them, and FFmpeg alone."""
-    runs, frames = bench.options.runs, render_frames(bench)
-    alone = encode_alone(bench, frames, runs)
+    runs, (frames, _) = bench.options.runs, finished_frames(bench)
+    alone = encode_alone(bench, runs)
     ours = Times.of(time_runs(lambda: write_all(bench, frames), runs, warmups=1), len(frames))
     pictures = [_to_rgb(bench, frame) for frame in frames]
 
@@ -126,7 +127,7 @@ def measure_pipeline(bench: Bench) -> list[Figure]:
     slow = _reference_times(bench)
     encoded = Times.of(time_runs(whole, runs, device=bench.device, warmups=1), num_frames)
     bare = Times.of(time_runs(unencoded, runs, device=bench.device, warmups=0), num_frames)
-    alone = encode_alone(bench, render_frames(bench), runs)
+    alone = encode_alone(bench, runs)
     share = round(100 * alone.median_ms / encoded.median_ms)
     note = f"{1000 / encoded.median_ms:.0f} fps, {share} % of FFmpeg alone on the same frames"
     return [

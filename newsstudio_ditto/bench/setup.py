@@ -63,6 +63,11 @@ class Bench:
         self.options, self.folder = options, folder
         self.device = options.device
 
+    @property
+    def warmups(self) -> int:
+        """Runs before those that count: a CPU has neither clocks nor kernels to wake that one run does not."""
+        return 2 if self.device.type == "cuda" else 1
+
     @cached_property
     def bundle(self) -> ModelBundle:
         """In the engine's dtype."""

@@ -55,13 +55,15 @@ def measure_core(bench: Bench) -> list[Figure]:
     device, runs = bench.device, bench.options.runs
     flops, roof = count_flops(bench), bench.roof
     arrays = [part.float().cpu().numpy() for part in draw_batch(bench, 1)]
-    slow = Times.of(time_runs(lambda: bench.reference.face(*arrays), runs, device=device))
+    face = bench.reference.face
+    slow = Times.of(time_runs(lambda: face(*arrays), runs, device=device, warmups=bench.warmups))
     engine = Engine(bench.bundle, device=device, batch_sizes=bench.options.batch_sizes)
     engine.warm_up()
     figures = []
     for size in bench.options.batch_sizes:
         batch = draw_batch(bench, size)
-        times = Times.of(time_runs(lambda batch=batch: engine.render(*batch), runs, device=device), size)  # type: ignore[misc]
+        render: Callable[[], object] = lambda batch=batch: engine.render(*batch)  # type: ignore[misc]  # noqa: E731
+        times = Times.of(time_runs(render, runs, device=device, warmups=bench.warmups), size)
         share = round(flops / (times.median_ms / 1000) / (roof.tflops * 1e12), 3)
         note = f"{flops / 1e12:.3f} TFLOP a frame" if size == 1 else ""
         figures.append(Figure("core", f"warp and decode, B={size}", times, slow, "frame", share, note))
@@ -73,7 +75,7 @@ def measure_motion(bench: Bench) -> list[Figure]:
     speech, runs, device = bench.speech.numpy(), bench.options.runs, bench.device
     bundle, config = bench.bundle, bench.bundle.config
     slow_features = Times.of(time_runs(lambda: bench.reference.features(speech), runs, device=device, warmups=1))
-    fast_features = Times.of(time_runs(lambda: list(hear(bench)), runs, device=device))
+    fast_features = Times.of(time_runs(lambda: list(hear(bench)), runs, device=device, warmups=bench.warmups))
     note = f"{bench.options.speech_s} s of speech"
     figures = [Figure("motion", "speech features", fast_features, slow_features, "speech", None, note)]
     features = compute_speech_features(speech, bundle)
@@ -93,7 +95,7 @@ def measure_motion(bench: Bench) -> list[Figure]:
             return sample_motion(bundle, features, bench.packet, options, device, step=step)
 
         slow_times = Times.of(time_runs(slow, max(runs // 2, 2), device=device, warmups=1))
-        fast_times = Times.of(time_runs(fast, runs, device=device))
+        fast_times = Times.of(time_runs(fast, runs, device=device, warmups=bench.warmups))
         figures.append(Figure("motion", f"motion, {steps} steps", fast_times, slow_times, "speech", None, note))
     return [*figures, _first_frame(bench)]
 
@@ -101,13 +103,13 @@ def measure_motion(bench: Bench) -> list[Figure]:
 def _first_frame(bench: Bench) -> Figure:
     """From the samples of a speech to its first finished frame on the host."""
     seconds = []
-    for _ in range(bench.options.runs + 2):
+    for _ in range(bench.warmups + bench.options.runs):
         started = time.perf_counter()
         frames = render_plan(bench.packet, plan_speech(bench), bench.engine)
         next(frames)
         seconds.append(time.perf_counter() - started)
         del frames  # its threads end outside the clock
-    return Figure("motion", "first frame after the speech is there", Times.of(seconds[2:]), None, "speech")
+    return Figure("motion", "first frame after the speech is there", Times.of(seconds[bench.warmups :]), None, "speech")
 
 
 def hear(bench: Bench) -> Iterator[Tensor]:

@@ -42,7 +42,7 @@ def read_timing(path: Path) -> Timing:
         MediaError: the file cannot be opened, or breaks off.
     """
     times, sound_s = [], 0.0
-    with open_container(path) as container:
+    with open_container(path, header_only=True) as container:
         streams = [*container.streams.video[:1], *container.streams.audio[:1]]
         try:
             for packet in container.demux(streams):

@@ -29,7 +29,7 @@ def check_finished(path: Path, *, num_frames: int, size: tuple[int, int], speech
         SinkError: when it does not open or differs.
     """
     try:
-        with open_container(path) as container:
+        with open_container(path, header_only=True) as container:
             counts = len(container.streams.video), len(container.streams.audio)
             if counts != (1, 1):
                 raise SinkError(f"the video has {counts[0]} picture and {counts[1]} sound streams, not 1 and 1", _AGAIN)

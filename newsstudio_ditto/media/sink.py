@@ -4,6 +4,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -149,6 +150,21 @@ class FfmpegSink:
         if not self.num_frames:
             raise SinkError(f"not one frame was written to {self.output}", "check the speech and the packet")
         child.finish(close_timeout_s=self._timeouts[1])
+        with ThreadPoolExecutor(1, thread_name_prefix="video-sync") as pool:
+            # The disk takes the file while it is looked at.
+            synced = pool.submit(_sync, self._partial)
+            self._look()
+            try:
+                synced.result()
+                self._partial.replace(self.output)
+            except OSError as error:
+                raise SinkError(
+                    f"{self.output} cannot be given its name: {error.strerror}",
+                    "look at the folder, then render again",
+                ) from error
+        log.info("wrote video", extra={"num_frames": self.num_frames, "num_bytes": self.output.stat().st_size})
+
+    def _look(self) -> None:
         check_finished(
             self._partial,
             num_frames=self.num_frames,
@@ -157,12 +173,8 @@ class FfmpegSink:
         )
         if self._check is not None:
             self._check(self._partial)
-        try:
-            with self._partial.open("rb+") as written:
-                os.fsync(written.fileno())
-            self._partial.replace(self.output)
-        except OSError as error:
-            raise SinkError(
-                f"{self.output} cannot be given its name: {error.strerror}", "look at the folder, then render again"
-            ) from error
-        log.info("wrote video", extra={"num_frames": self.num_frames, "num_bytes": self.output.stat().st_size})
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as written:
+        os.fsync(written.fileno())

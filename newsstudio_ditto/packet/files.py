@@ -180,7 +180,22 @@ def try_locked(path: Path, holder: str) -> Iterator[str | None]:
 def real_path(path: Path) -> Path:
     """Absolute path without links; of a ring of links, the path itself."""
     # Path.resolve raises RuntimeError of a ring.
-    return Path(os.path.realpath(path))
+    return _kernel_path(path) or Path(os.path.realpath(path))
+
+
+def _kernel_path(path: Path) -> Path | None:
+    """What Linux calls an existing file or folder: asking for each folder on the way would take four times as long."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (OSError, AttributeError):
+        return None
+    try:
+        found = Path(f"/proc/self/fd/{descriptor}").readlink()
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return found if found.is_absolute() else None
 
 
 def sync_folder(folder: Path) -> None:

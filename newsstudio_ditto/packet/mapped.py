@@ -11,15 +11,23 @@ from typing import NamedTuple
 
 from newsstudio_ditto.errors import PacketFormatError, PacketMissingError
 from newsstudio_ditto.packet.spec import rebuild_hint
-from newsstudio_ditto.packet.zip_read import FileBytes, damaged
+from newsstudio_ditto.packet.zip_read import damaged
 
 # A private map of a file larger than memory must not be refused for the copies that nobody will make. Python names this
 # flag from 3.12 on; the value is Linux's.
 _MAP_FLAGS = mmap.MAP_PRIVATE | (0x4000 if sys.platform == "linux" else 0)
-_CUT = "it was cut or extended while it was read"
 
 
-class _Stamp(NamedTuple):
+class Stamp(NamedTuple):
+    """What tells a file from another, and from itself at another time.
+
+    Args:
+        device: of the file system.
+        inode: of the file.
+        size: bytes.
+        modified_ns: time of the last change.
+    """
+
     device: int
     inode: int
     size: int
@@ -33,12 +41,12 @@ class MappedFile:
     Args:
         path: where it was when it was opened.
         content: private map; it keeps the file alive when its name goes.
-        stamp: identity, size and time of the last change when it was opened.
+        stamp: what it was when it was opened, before its headers were read.
     """
 
     path: Path
     content: mmap.mmap
-    stamp: _Stamp
+    stamp: Stamp
 
     def expect_unchanged(self) -> None:
         """Make sure that nobody cut or rewrote the file in place since it was opened.
@@ -59,17 +67,20 @@ class MappedFile:
             raise damaged(str(self.path), "it was written to while it was in use")
 
 
-def open_regular(path: Path) -> int:
-    """Descriptor of a file that is there, no link, no pipe or folder, and not empty.
+def open_regular(path: Path, where: str) -> tuple[int, Stamp]:
+    """Descriptor and stamp of a file that is there, no link, no pipe or folder, and not empty.
+
+    Args:
+        path: of the file.
+        where: the same as text, which opens a little faster.
 
     Raises:
         PacketMissingError: no such file.
         PacketFormatError: anything else than a file with content, or one that may not be read.
     """
-    where = str(path)
     # O_NOFOLLOW: a link could lead out of the packet. O_NONBLOCK: a named pipe must not make the open wait.
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(where, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise PacketMissingError(f"{where} does not exist", rebuild_hint()) from None
     except OSError as error:
@@ -79,28 +90,25 @@ def open_regular(path: Path) -> int:
         os.close(descriptor)
         problem = "empty" if stat.S_ISREG(status.st_mode) else "not a regular file"
         raise PacketFormatError(f"{where} is {problem}", rebuild_hint())
-    return descriptor
+    return descriptor, _stamp(status)
 
 
-def map_file(path: Path, file: FileBytes, descriptor: int) -> MappedFile:
+def map_file(path: Path, where: str, descriptor: int, stamp: Stamp) -> MappedFile:
     """Map a file whose headers have been read.
 
     Raises:
-        PacketFormatError: it was changed since, or the system cannot map so much.
+        PacketFormatError: it was cut since, or the system cannot map so much.
     """
     try:
-        content = mmap.mmap(descriptor, file.size, flags=_MAP_FLAGS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        content = mmap.mmap(descriptor, stamp.size, flags=_MAP_FLAGS, prot=mmap.PROT_READ | mmap.PROT_WRITE)
     except ValueError as error:
-        raise damaged(file.where, _CUT) from error
+        raise damaged(where, "it was cut short while it was read") from error
     except OSError as error:
         raise PacketFormatError(
-            f"{file.where}: its {file.size} bytes cannot be mapped: {error.strerror}",
+            f"{where}: its {stamp.size} bytes cannot be mapped: {error.strerror}",
             f"raise the limit of address space (ulimit -v), or {rebuild_hint()}",
         ) from error
-    mapped = MappedFile(path, content, _stamp(os.fstat(descriptor)))
-    if mapped.stamp.size != file.size:
-        raise damaged(file.where, _CUT)
-    return mapped
+    return MappedFile(path, content, stamp)
 
 
 def unreadable(path: Path, error: OSError) -> PacketFormatError:
@@ -111,5 +119,5 @@ def unreadable(path: Path, error: OSError) -> PacketFormatError:
     return PacketFormatError(f"{path} cannot be opened: {reason}", rebuild_hint())
 
 
-def _stamp(status: os.stat_result) -> _Stamp:
-    return _Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+def _stamp(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)

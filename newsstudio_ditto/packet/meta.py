@@ -138,7 +138,10 @@ def seal_fields(known: MetaFields, *, avatar_id: str, parts: Mapping[str, PartSe
 
 
 _TEXTS = ("window", "fps_rule", "colour", "source_hash", "model_fingerprint")
-_PLAIN_NAMES = ["paste_window", "frame_size", "crop", "options", "parts", *_TEXTS]
+_PLAIN_NAMES = ("paste_window", "frame_size", *_TEXTS, "crop", "options", "parts")
+_SEAL_NAMES = tuple(item.name for item in fields(PartSeal))
+_SEAL_TABLES = ("dtypes", "shapes", "checksums")
+_CROP_TYPES = {item.name: type(getattr(CropConfig(), item.name)) for item in fields(CropConfig)}
 
 
 def to_plain(meta: PacketMeta) -> dict[str, object]:
@@ -178,7 +181,7 @@ def from_plain(
     for name, value in options.items():
         if not isinstance(value, Scalar):
             raise _wrong(where, f"options.{printable(name)}", "a plain value", value)
-    expect_names(_mapping(plain["parts"], "parts", where), list(TENSOR_PARTS), f"{where}: parts")
+    expect_names(_mapping(plain["parts"], "parts", where), TENSOR_PARTS, f"{where}: parts")
     arrays: dict[str, Any] = {name: tensors[name] for name in _TENSOR_NAMES}
     meta = PacketMeta(
         **arrays,
@@ -214,21 +217,16 @@ def _mapping(value: object, name: str, where: str) -> dict[str, Any]:
 
 
 def _integers(value: object, name: str, where: str, count: int | None = None) -> tuple[int, ...]:
-    if (
-        not isinstance(value, list)
-        or not all(type(item) is int for item in value)
-        or len(value) != (count or len(value))
-    ):
+    if not isinstance(value, list) or set(map(type, value)) - {int} or len(value) != (count or len(value)):
         raise _wrong(where, name, f"{count or 'some'} whole numbers", value)
     return tuple(value)
 
 
 def _crop(plain: dict[str, Any], where: str) -> CropConfig:
-    wanted = CropConfig()
-    expect_names(plain, [item.name for item in fields(wanted)], f"{where}: crop")
-    for item in fields(wanted):
-        if type(plain[item.name]) is not type(getattr(wanted, item.name)):
-            raise _wrong(where, f"crop.{item.name}", type(getattr(wanted, item.name)).__name__, plain[item.name])
+    expect_names(plain, tuple(_CROP_TYPES), f"{where}: crop")
+    for name, kind in _CROP_TYPES.items():
+        if type(plain[name]) is not kind:
+            raise _wrong(where, f"crop.{name}", kind.__name__, plain[name])
     try:
         return CropConfig(**plain)
     except DittoError as error:
@@ -237,14 +235,17 @@ def _crop(plain: dict[str, Any], where: str) -> CropConfig:
 
 def _seal(value: object, name: str, where: str) -> PartSeal:
     plain = _mapping(value, name, where)
-    expect_names(plain, [item.name for item in fields(PartSeal)], f"{where}: {name}")
+    expect_names(plain, _SEAL_NAMES, f"{where}: {name}")
     if type(plain["bytes"]) is not int:
         raise _wrong(where, f"{name}.bytes", "a whole number", plain["bytes"])
-    tables = {key: _mapping(plain[key], f"{name}.{key}", where) for key in ("dtypes", "shapes", "checksums")}
+    dtypes, shapes, checksums = (_mapping(plain[key], f"{name}.{key}", where) for key in _SEAL_TABLES)
+    for key, texts in (("dtypes", dtypes), ("checksums", checksums)):
+        wrong = next((text for text in texts.values() if not isinstance(text, str)), "")
+        _text(wrong, f"{name}.{key}", where)
     return PartSeal(
         bytes=plain["bytes"],
-        dtypes={key: _text(text, f"{name}.dtypes", where) for key, text in tables["dtypes"].items()},
-        shapes={key: _integers(shape, f"{name}.shapes", where) for key, shape in tables["shapes"].items()},
-        checksums={key: _text(text, f"{name}.checksums", where) for key, text in tables["checksums"].items()},
+        dtypes=dtypes,
+        shapes={key: _integers(shape, f"{name}.shapes", where) for key, shape in shapes.items()},
+        checksums=checksums,
         stage_version=_text(plain["stage_version"], f"{name}.stage_version", where),
     )

@@ -26,7 +26,9 @@ _HEADER_TYPES: dict[str, type] = {
     "checksums": dict,
     "extra": dict,
 }
+_NAMES, _KINDS = list(_HEADER_TYPES), list(_HEADER_TYPES.values())
 _SHA256 = re.compile("[0-9a-f]{64}")
+_SCALARS = {type(None), bool, int, float, str}
 _MAX_PLAIN_VALUES = 20_000
 _MAX_DEPTH = 16
 
@@ -71,14 +73,21 @@ def read_header(plain: object, spec: PartSpec, where: str) -> PartHeader:
             f"{where}: version: expected {PACKET_VERSION}, got {_brief(plain.get('version'))}",
             f"use the release that wrote it, or {rebuild_hint()}",
         )
-    expect_names(plain, list(_HEADER_TYPES), f"{where}: header")
-    for name, kind in _HEADER_TYPES.items():
-        if type(plain[name]) is not kind:
-            raise PacketFormatError(
-                f"{where}: {name}: expected {kind.__name__}, got {type(plain[name]).__name__}", rebuild_hint()
-            )
+    expect_names(plain, _NAMES, f"{where}: header")
+    if [type(plain[name]) for name in _NAMES] != _KINDS:
+        name = next(name for name, kind in _HEADER_TYPES.items() if type(plain[name]) is not kind)
+        expected, got = _HEADER_TYPES[name].__name__, type(plain[name]).__name__
+        raise PacketFormatError(f"{where}: {name}: expected {expected}, got {got}", rebuild_hint())
     _expect_values(plain, spec, where)
-    return PartHeader(**{name: plain[name] for name in _HEADER_TYPES if name not in ("format", "version")})
+    return PartHeader(
+        part=plain["part"],
+        avatar_id=plain["avatar_id"],
+        generation=plain["generation"],
+        stage_version=plain["stage_version"],
+        num_frames=plain["num_frames"],
+        checksums=plain["checksums"],
+        extra=plain["extra"],
+    )
 
 
 def _expect_values(plain: Mapping[str, object], spec: PartSpec, where: str) -> None:
@@ -91,7 +100,7 @@ def _expect_values(plain: Mapping[str, object], spec: PartSpec, where: str) -> N
         )
     checksums = plain["checksums"]
     assert isinstance(checksums, dict)
-    expect_names(checksums, [tensor.name for tensor in spec], f"{where}: checksums")
+    expect_names(checksums, spec.tensor_names, f"{where}: checksums")
     if not all(isinstance(value, str) and _SHA256.fullmatch(value) for value in checksums.values()):
         raise PacketFormatError(f"{where}: checksums: expected 64 hex digits each, got something else", rebuild_hint())
     _expect_plain(plain["extra"], where)
@@ -102,16 +111,17 @@ def _expect_plain(extra: object, where: str) -> None:
     level, seen = [extra], 0
     for _ in range(_MAX_DEPTH):
         inner: list[object] = []
-        for value in level:
-            if isinstance(value, dict):
-                inner += value.values()
-            elif isinstance(value, list):
-                inner += value
-            elif type(value) not in (type(None), bool, int, float, str):
-                kind = type(value).__name__.lstrip("_")
-                raise PacketFormatError(f"{where}: extra: expected plain values, got {kind}", rebuild_hint())
-            if len(inner) > _MAX_PLAIN_VALUES:
-                break
+        if not _SCALARS.issuperset(map(type, level)):
+            for value in level:
+                if isinstance(value, dict):
+                    inner += value.values()
+                elif isinstance(value, list):
+                    inner += value
+                elif type(value) not in _SCALARS:
+                    kind = type(value).__name__.lstrip("_")
+                    raise PacketFormatError(f"{where}: extra: expected plain values, got {kind}", rebuild_hint())
+                if len(inner) > _MAX_PLAIN_VALUES:
+                    break
         level, seen = inner, seen + len(inner)
         if not level or seen > _MAX_PLAIN_VALUES:
             break

@@ -35,8 +35,9 @@ from newsstudio_ditto.packet.writer import PartRecord
 from newsstudio_ditto.packet.zip_read import Entry, FileBytes, damaged, read_entries
 
 _ALIGN_BYTES = 64
+_OWN_ENTRIES = ("data.pkl", "byteorder", "version")
 # ``torch.save`` writes the last three; no other entry has a meaning here.
-_PLAIN_ENTRIES = {"data.pkl", "byteorder", "version", ".format_version", ".storage_alignment", ".data/serialization_id"}
+_PLAIN_ENTRIES = {*_OWN_ENTRIES, ".format_version", ".storage_alignment", ".data/serialization_id"}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Part:
         bytes: its size.
         header: what it says about itself.
         tensors: mapped tensors by name.
+        shapes: shape by tensor name.
         entries: where each tensor lies in the file.
         lengths: what its shapes say about the named axes of the spec.
         mapped: the map behind the tensors.
@@ -57,6 +59,7 @@ class Part:
     bytes: int
     header: PartHeader
     tensors: dict[str, Tensor]
+    shapes: dict[str, Shape]
     entries: dict[str, Entry]
     lengths: Bindings
     mapped: MappedFile
@@ -64,11 +67,6 @@ class Part:
     def expect_unchanged(self) -> None:
         """Raise :class:`PacketFormatError` if the file was cut or rewritten in place since it was opened."""
         self.mapped.expect_unchanged()
-
-    @property
-    def shapes(self) -> dict[str, Shape]:
-        """Shape by tensor name."""
-        return {name: tuple(tensor.shape) for name, tensor in self.tensors.items()}
 
     @property
     def dtypes(self) -> dict[str, str]:
@@ -107,31 +105,35 @@ def open_part(path: Path, part: str) -> Part:
     """
     spec = part_spec(part)
     where = str(path)
-    descriptor = open_regular(path)
+    descriptor, stamp = open_regular(path, where)
     try:
-        file = FileBytes(descriptor, os.fstat(descriptor).st_size, where)
+        file = FileBytes(descriptor, stamp.size, where)
         entries = read_entries(file)
         content = _read_content(file, entries)
-        mapped = map_file(path, file, descriptor)
+        mapped = map_file(path, where, descriptor, stamp)
     except OSError as error:
         raise unreadable(path, error) from error
     finally:
         os.close(descriptor)
     header = read_header(content["header"], spec, where)
-    refs, lengths = _read_refs(content["tensors"], spec, header, where)
-    _expect_entries(entries, len(refs), where)
-    places = {
-        known.name: _entry_of(refs[known.name], index, known.name, entries, where) for index, known in enumerate(spec)
-    }
-    tensors = {name: _map_tensor(mapped.content, refs[name], place.offset) for name, place in places.items()}
-    return Part(path, file.size, header, tensors, places, lengths, mapped)
+    refs = _read_refs(content["tensors"], spec, where)
+    shapes = {name: ref.shape for name, ref in refs.items()}
+    lengths = spec.bind(shapes, where, {FRAME_AXIS: header.num_frames})
+    _expect_entries(entries, spec, where)
+    places: dict[str, Entry] = {}
+    tensors: dict[str, Tensor] = {}
+    for index, name in enumerate(spec.tensor_names):
+        ref = refs[name]
+        place = places[name] = _entry_of(ref, index, name, entries, where)
+        tensors[name] = _map_tensor(mapped.content, ref, place.offset)
+    return Part(path, stamp.size, header, tensors, shapes, places, lengths, mapped)
 
 
 def _read_content(file: FileBytes, entries: Mapping[str, Entry]) -> dict[str, object]:
     """The pickled dict of ``header`` and ``tensors``."""
-    absent = {"data.pkl", "byteorder"} - entries.keys()
-    if absent:
-        raise damaged(file.where, f"it has no entry {min(absent)}")
+    for name in ("byteorder", "data.pkl"):
+        if name not in entries:
+            raise damaged(file.where, f"it has no entry {name}")
     if file.read_entry(entries["byteorder"]) != b"little":
         raise PacketFormatError(f"{file.where}: byte order: expected little, got another", rebuild_hint())
     content = decode(file.read_entry(entries["data.pkl"]), file.where)
@@ -142,24 +144,25 @@ def _read_content(file: FileBytes, entries: Mapping[str, Entry]) -> dict[str, ob
     return content
 
 
-def _read_refs(plain: object, spec: PartSpec, header: PartHeader, where: str) -> tuple[dict[str, TensorRef], Bindings]:
+def _read_refs(plain: object, spec: PartSpec, where: str) -> dict[str, TensorRef]:
     refs = plain if isinstance(plain, dict) else {}
-    expect_names(refs, [tensor.name for tensor in spec], f"{where}: tensors")
-    for tensor in spec:
+    expect_names(refs, spec.tensor_names, f"{where}: tensors")
+    for tensor in spec.tensors:
         ref = refs[tensor.name]
         if not isinstance(ref, TensorRef):
             raise PacketFormatError(
                 f"{where}: tensor {tensor.name}: expected {tensor}, got a plain value", rebuild_hint()
             )
         tensor.expect_dtype(ref.dtype, where)
-    shapes = {name: ref.shape for name, ref in refs.items()}
-    return refs, spec.bind(shapes, where, {FRAME_AXIS: header.num_frames})
+    return refs
 
 
-def _expect_entries(entries: Mapping[str, Entry], num_tensors: int, where: str) -> None:
+def _expect_entries(entries: Mapping[str, Entry], spec: PartSpec, where: str) -> None:
     """Refuse an archive that lacks the bytes of a tensor or holds what nobody reads."""
-    wanted = {f"data/{index}" for index in range(num_tensors)}
-    for name in sorted(wanted ^ (entries.keys() - _PLAIN_ENTRIES)):
+    if (*entries,) == (*spec.entry_names, *_OWN_ENTRIES):
+        return
+    wanted = set(spec.entry_names)
+    for name in sorted((entries.keys() ^ wanted) - _PLAIN_ENTRIES):
         state = "missing" if name in wanted else "unknown"
         raise damaged(where, f"its entry {printable(name)} is {state}")
 

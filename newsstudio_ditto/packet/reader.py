@@ -213,6 +213,8 @@ def expect_consistent(meta: PacketMeta, parts: Mapping[str, Part]) -> None:
 def _expect_seal(meta: PacketMeta, parts: Mapping[str, Part]) -> None:
     for name in TENSOR_PARTS:
         sealed, found = meta.parts[name], parts[name].seal()
+        if sealed == found:
+            continue
         for field in ("bytes", "dtypes", "shapes", "checksums", "stage_version"):
             expected, got = getattr(sealed, field), getattr(found, field)
             if expected != got:

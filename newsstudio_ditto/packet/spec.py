@@ -3,8 +3,9 @@
 Writer, reader, verifier and the table in ``docs/format.md`` all derive from :data:`PARTS`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -22,6 +23,8 @@ DTYPES: dict[str, torch.dtype] = {
     "float16": torch.float16,
     "float32": torch.float32,
 }
+
+_DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 Shape = tuple[int, ...]
 Bindings = dict[str, int]
@@ -46,7 +49,7 @@ def printable(text: str) -> str:
 
 def dtype_name(dtype: torch.dtype) -> str:
     """Name of a dtype without its package, as headers store it."""
-    return str(dtype).removeprefix("torch.")
+    return _DTYPE_NAMES.get(dtype) or str(dtype).removeprefix("torch.")
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,9 @@ class TensorSpec:
         """
         fits = len(shape) == len(self.dims)
         for dim, length in zip(self.dims, shape, strict=False):
-            wanted = dim if isinstance(dim, int) else bindings.setdefault(dim, length)
-            fits = fits and length == wanted and length >= 1
+            wanted = bindings.setdefault(dim, length) if isinstance(dim, str) else dim
+            if length != wanted or length < 1:
+                fits = False
         if not fits:
             known = ", ".join(f"{axis} = {length}" for axis, length in bindings.items())
             where_known = f" with {known}" if known else ""
@@ -113,10 +117,20 @@ class PartSpec:
     name: str
     tensors: tuple[TensorSpec, ...]
 
-    @property
+    @cached_property
     def file_name(self) -> str:
         """Name of the file in the packet folder."""
         return f"{self.name}.pt"
+
+    @cached_property
+    def tensor_names(self) -> tuple[str, ...]:
+        """Names of the tensors, in file order."""
+        return tuple(tensor.name for tensor in self.tensors)
+
+    @cached_property
+    def entry_names(self) -> tuple[str, ...]:
+        """Names of the entries that hold the tensors, in file order, without the archive's folder."""
+        return tuple(f"data/{index}" for index in range(len(self.tensors)))
 
     def __iter__(self) -> Iterator[TensorSpec]:
         """The tensors, in file order."""
@@ -133,7 +147,7 @@ class PartSpec:
         Raises:
             PacketFormatError: a missing or unknown tensor, or shapes that disagree with the spec or with each other.
         """
-        expect_names(shapes, [tensor.name for tensor in self.tensors], f"{where}: tensors")
+        expect_names(shapes, self.tensor_names, f"{where}: tensors")
         bindings = dict(known or {})
         for tensor in self.tensors:
             tensor.bind(shapes[tensor.name], bindings, where)
@@ -147,9 +161,9 @@ class PartSpec:
         }
 
 
-def expect_names(got: Mapping[str, object], wanted: list[str], where: str) -> None:
+def expect_names(got: Mapping[str, object], wanted: Sequence[str], where: str) -> None:
     """Raise :class:`PacketFormatError` unless ``got`` has exactly the keys ``wanted``."""
-    if set(got) != set(wanted):
+    if (*got,) != (*wanted,) and set(got) != set(wanted):
         found = printable(", ".join(sorted(got))[:200]) or "none"
         raise PacketFormatError(f"{where}: expected {', '.join(wanted)}, got {found}", rebuild_hint())
 

@@ -19,13 +19,15 @@ _END64 = struct.Struct("<4sQ2H2L4Q")
 _LOCATOR = struct.Struct("<4sLQL")
 _LIMIT32 = 0xFFFFFFFF
 _TAIL_BYTES = 16 * 2**10
+_HEAD_BYTES = 128
+"""The first local header, with a name as long as ours, and what a foreign file is told by."""
 _DESCRIPTOR_FLAG = 0x0008
 _UTF8_FLAG = 0x0800
 _DESCRIPTOR_BYTES = 24
 
 
 class FileBytes:
-    """A file read by pieces. Its last pages, where the headers are, are read once.
+    """A file read by pieces. Its first bytes and last pages, where the headers are, are read once.
 
     Reading headers through a fresh memory map would cost a page fault each, more than all else that opening does.
 
@@ -36,12 +38,13 @@ class FileBytes:
     """
 
     def __init__(self, descriptor: int, size: int, where: str) -> None:
-        """Read the end of the file."""
+        """Read both ends of the file."""
         self.size = size
         self.where = where
         self._descriptor = descriptor
         self._tail_start = max(0, size - _TAIL_BYTES)
         self._tail = os.pread(descriptor, _TAIL_BYTES, self._tail_start)
+        self._head = os.pread(descriptor, _HEAD_BYTES, 0) if self._tail_start else self._tail
 
     def read(self, offset: int, count: int) -> bytes:
         """``count`` bytes from ``offset`` on.
@@ -49,10 +52,15 @@ class FileBytes:
         Raises:
             PacketFormatError: they are not all in the file.
         """
-        if offset < 0 or count < 0 or offset + count > self.size:
+        end = offset + count
+        if offset < 0 or count < 0 or end > self.size:
             raise damaged(self.where, "a record lies outside the file")
-        start = offset - self._tail_start
-        content = self._tail[start : start + count] if start >= 0 else os.pread(self._descriptor, count, offset)
+        if offset >= self._tail_start:
+            content = self._tail[offset - self._tail_start : end - self._tail_start]
+        elif end <= _HEAD_BYTES:
+            content = self._head[offset:end]
+        else:
+            content = os.pread(self._descriptor, count, offset)
         if len(content) != count:
             raise damaged(self.where, "it was cut short while it was read")
         return content
@@ -150,24 +158,26 @@ def _read_directory(file: FileBytes, count: int, start: int, end: int) -> dict[s
     directory = file.read(start, end - start)
     entries: dict[str, Entry] = {}
     position = 0
-    root = ""
+    root = b""
     for _ in range(count):
         fields = _CENTRAL.unpack_from(directory, position)
         signature, _, _, flags, method, _, _, crc, packed, size, name_len, extra_len, note_len, _, _, _, header = fields
-        position += _CENTRAL.size
-        name_bytes = directory[position : position + name_len]
-        extra = directory[position + name_len : position + name_len + extra_len]
-        position += name_len + extra_len + note_len
+        name_start = position + _CENTRAL.size
+        name_end = name_start + name_len
+        position = name_end + extra_len + note_len
         if signature != b"PK\x01\x02" or position > len(directory):
             raise damaged(file.where, "the central directory is broken")
         if method or flags & ~(_DESCRIPTOR_FLAG | _UTF8_FLAG):
             raise damaged(file.where, "an entry is compressed or encrypted; packet entries are stored")
-        packed, size, header = _widen(packed, size, header, extra, file.where)
-        folder, _, name = name_bytes.decode("utf-8", "replace").partition("/")
-        root = root or folder
-        if not root or folder != root or not name or name in entries or packed != size:
+        path = directory[name_start:name_end]
+        if _LIMIT32 in (packed, size, header):
+            extra = directory[name_end : name_end + extra_len]
+            packed, size, header = _widen(packed, size, header, extra, file.where)
+        root = root or path[: path.find(b"/") + 1]
+        name = path[len(root) :].decode("utf-8", "replace")
+        if len(root) < 2 or not path.startswith(root) or not name or name in entries or packed != size:
             raise damaged(file.where, "the central directory contradicts itself")
-        content = _content_offset(file, header, name_bytes, (flags, crc, size))
+        content = _content_offset(file, header, path, (flags, crc, size))
         entries[name] = Entry(name, header, content, size, crc)
     if position != len(directory):
         raise damaged(file.where, "the central directory has something left over")
@@ -192,8 +202,8 @@ def _content_offset(file: FileBytes, header: int, name: bytes, central: tuple[in
     """Where the content of an entry starts, from its local header, which has to agree with the directory."""
     record = file.read(header, _LOCAL.size + len(name))
     signature, _, flags, method, _, _, crc, _, size, name_len, extra_len = _LOCAL.unpack_from(record)
-    same = signature == b"PK\x03\x04" and record[_LOCAL.size :] == name and name_len == len(name)
-    same = same and method == 0 and flags == central[0]
+    same = (signature, method, flags, name_len) == (b"PK\x03\x04", 0, central[0], len(name))
+    same = same and record.endswith(name)
     if not flags & _DESCRIPTOR_FLAG:
         same = same and crc == central[1] and size == min(central[2], _LIMIT32)
     if not same:
@@ -203,10 +213,9 @@ def _content_offset(file: FileBytes, header: int, name: bytes, central: tuple[in
 
 def _expect_adjacent(entries: list[Entry], start: int, where: str) -> None:
     """Refuse entries that overlap or leave gaps, which a damaged length would cause."""
-    ordered = sorted(entries, key=lambda entry: entry.header_offset)
-    starts = [entry.header_offset for entry in ordered] + [start]
-    ends = [0] + [entry.offset + entry.size for entry in ordered]
-    for index, (begin, previous) in enumerate(zip(starts, ends, strict=True)):
-        # Plain torch.save puts a data descriptor of up to 24 bytes behind each entry.
-        if not 0 <= begin - previous <= (_DESCRIPTOR_BYTES if index else 0):
+    previous, slack = 0, 0
+    for begin, end in [*sorted((entry.header_offset, entry.offset + entry.size) for entry in entries), (start, start)]:
+        if not previous <= begin <= previous + slack:
             raise damaged(where, f"its entries are not adjacent at byte {previous}")
+        # Plain torch.save puts a data descriptor of up to 24 bytes behind each entry.
+        previous, slack = end, _DESCRIPTOR_BYTES

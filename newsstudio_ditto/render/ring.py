@@ -75,4 +75,5 @@ class HostRing:
 
 
 def _event() -> torch.cuda.Event:
-    return torch.cuda.Event()  # type: ignore[no-untyped-call]
+    # Blocking: whoever waits for it sleeps, and leaves the core to the encoder.
+    return torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]

@@ -76,10 +76,17 @@ class SpeechPlanner:
                     stack.enter_context(torch.cuda.stream(self._stream))
                 item = next(iterator, None)
                 if self._stream is not None:
-                    self._stream.synchronize()
+                    _sleep_until_done(self._stream)
             if item is None:
                 return
             yield item
+
+
+def _sleep_until_done(stream: torch.cuda.Stream) -> None:
+    """Wait for a stream without turning in circles on a core that the encoder could use."""
+    done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    done.record(stream)
+    done.synchronize()
 
 
 def warm_up_motion(engine: Engine, sampling: SamplingOptions) -> None:

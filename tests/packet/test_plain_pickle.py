@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from newsstudio_ditto.errors import PacketFormatError
+from newsstudio_ditto.packet.plain_direct import OtherFormError, read_direct
 from newsstudio_ditto.packet.plain_pickle import TensorRef, contiguous_strides, encode
-from newsstudio_ditto.packet.plain_unpickle import decode
+from newsstudio_ditto.packet.plain_unpickle import _Machine, decode
 
 scalars = (
     st.none()
@@ -33,6 +34,24 @@ def test_plain_values_come_back_here_and_from_pickle(value: object) -> None:
     content = encode(value)
     assert decode(content, "x") == value
     assert pickle.loads(content) == value
+
+
+@given(plain, st.data())
+def test_the_direct_way_reads_what_the_machine_reads(value: object, data: st.DataObject) -> None:
+    content = encode({"a": value, "b": TensorRef("3", torch.float16, (2, 1, 5))})
+    assert read_direct(content) == _Machine(content).run()
+    place = data.draw(st.integers(0, len(content) - 1))
+    damaged = content[:place] + data.draw(st.binary(max_size=2)) + content[place + 1 :]
+    try:
+        read = read_direct(damaged)
+    except OtherFormError:
+        return  # the machine's to judge
+    assert repr(read) == repr(_Machine(damaged).run())
+
+
+def test_deep_nesting_is_left_to_the_machine() -> None:
+    with pytest.raises(OtherFormError):
+        read_direct(b"\x80\x02" + b"](" * 200_000 + b"e" * 200_000 + b".")
 
 
 @given(plain)
