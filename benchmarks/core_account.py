@@ -115,6 +115,7 @@ class TimedOperators(TorchOperators):
         slope: float = 1.0,
         residual: Tensor | None = None,
         scale: Tensor | None = None,
+        rest: Tensor | None = None,
         with_moments: bool = False,
     ) -> Tensor | None:
         """Time one convolution, with the moments where they are asked for."""
@@ -123,7 +124,14 @@ class TimedOperators(TorchOperators):
 
         def action() -> Tensor | None:
             return self.inner.convolve(
-                inputs, convolution, out, slope=slope, residual=residual, scale=scale, with_moments=with_moments
+                inputs,
+                convolution,
+                out,
+                slope=slope,
+                residual=residual,
+                scale=scale,
+                rest=rest,
+                with_moments=with_moments,
             )
 
         return self._run("convolve", out, self._gflop(convolution, positions), action)
@@ -153,14 +161,19 @@ class TimedOperators(TorchOperators):
         return self._run("compress", volume, 0.0, lambda: self.inner.compress(volume, weight, bias, grid))
 
     def candidates(
-        self, compressed: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor, grid: GridShape, out: Tensor
+        self,
+        compressed: Tensor,
+        source_keypoints: Tensor,
+        driving_keypoints: Tensor,
+        grid: GridShape,
+        outs: Sequence[Tensor],
     ) -> None:
         """Time the candidate motions."""
 
         def action() -> None:
-            self.inner.candidates(compressed, source_keypoints, driving_keypoints, grid, out)
+            self.inner.candidates(compressed, source_keypoints, driving_keypoints, grid, outs)
 
-        self._run("candidates", out, 0.0, action)
+        self._run("candidates", outs[0], 0.0, action)
 
     def visibility(self, parts: Tensor, bias: Tensor, kernel: int) -> Tensor:
         """Time the sum of the occlusion's taps."""

@@ -126,6 +126,7 @@ def measure(
     best = min(batch["graph"]["median_ms"] for batch in batches)
     return {
         "is_graphed": graph.is_graphed,
+        "core": graph.core,
         "capture_s": round(capture_s, 3),
         "batches": batches,
         "reference_way": reference,
@@ -138,14 +139,14 @@ def tiny_config() -> BundleConfig:
     """The embedded model's networks with small pictures: a volume of 16 px, so 128 px pictures."""
     networks = MINI.networks
     dense = replace(networks.warp.dense_motion, motion_grid_px=16)
-    volume = {"volume_channels": 16, "carries_picture": None}  # a folded picture would outweigh so small a volume
+    volume = {"volume_channels": 16, "picture_px": None}  # a folded picture would outweigh so small a volume
     return replace(
         MINI,
         networks=replace(
             networks,
             appearance=replace(networks.appearance, num_down_blocks=4, **volume),
             warp=replace(networks.warp, volume_px=16, feature_channels=96, dense_motion=dense, **volume),
-            decoder=replace(networks.decoder, feature_channels=96, carries_picture=None),
+            decoder=replace(networks.decoder, feature_channels=96, picture_px=None),
         ),
     )
 

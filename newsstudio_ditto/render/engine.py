@@ -181,7 +181,15 @@ class Engine:
         if graph is None:
             first = next(iter(self._graphs.values()), None)
             example = self._example(size)
-            graph = CapturedGraph(self._synthesize, example, share_with=first)
+            try:
+                graph = CapturedGraph(self._synthesize, example, share_with=first)
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                if self._fast is None:
+                    raise
+                self._give_up_fast(f"the kernels do not run: {error}")
+                return self._graph(size)
             self._graphs[size] = graph
             if self._fast is not None:
                 problem = disagreement(graph, self._plain, trial_inputs(example))

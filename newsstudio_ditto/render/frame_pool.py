@@ -70,7 +70,8 @@ def convert_rows(packet: Packet, parts: Sequence[Tensor]) -> SourceRows:
     """Rows of :func:`read_rows`, wherever they are, with the frames as planes and patches."""
     volumes, grids, masks, frames, face_valid = parts
     rows, columns = packet.paste_window.slices
-    return SourceRows(volumes, grids, masks, frames[..., rows, columns], frames_to_planes(frames), face_valid)
+    patches = frames[..., rows, columns].contiguous()
+    return SourceRows(volumes, grids, masks, patches, frames_to_planes(frames), face_valid)
 
 
 def row_bytes(packet: Packet) -> int:

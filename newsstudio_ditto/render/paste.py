@@ -77,7 +77,7 @@ def paint_planes(
 
     Args:
         planes: (B, H*W*3//2) uint8, I420, contiguous; the window's part is overwritten.
-        patches: (B, 3, h, w) uint8 RGB, the background inside the window.
+        patches: (B, 3, h, w) uint8 RGB, the background inside the window, contiguous.
         images: (B, 3, S, S) floating, rendered crops, 0..1.
         grids: (B, h, w, 2) float32, contiguous.
         alphas: (B, 1, h, w) uint8, alpha * 255, contiguous.

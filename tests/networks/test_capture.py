@@ -46,8 +46,9 @@ def capture_cases(bundle: ModelBundle) -> dict[str, tuple[Callable[..., Tensor],
         denoiser = bundle.motion_diffusion
         return denoiser.predict_guided(x, first, denoiser.encode_guided(condition), step, 2.0)
 
+    input_px = bundle.config.networks.appearance.input_px
     return {
-        "appearance": (bundle.appearance, lambda: [normal(2, 3, 256, 256).to(half)]),
+        "appearance": (bundle.appearance, lambda: [normal(2, 3, input_px, input_px).to(half)]),
         "motion_extractor": (lambda x: torch.cat(bundle.motion_extractor(x), 1), lambda: [normal(2, 3, 256, 256)]),
         "warp": (
             bundle.warp,
@@ -73,7 +74,9 @@ def capture_cases(bundle: ModelBundle) -> dict[str, tuple[Callable[..., Tensor],
     "name",
     ["appearance", "motion_extractor", "warp", "decoder", "stitching", "motion_diffusion", "audio_encoder"],
 )
-def test_captured_network_replays_what_it_computes(needs_cuda: torch.device, config: BundleConfig, name: str) -> None:
+def test_captured_network_on_cuda_replays_what_it_computes(
+    needs_cuda: torch.device, config: BundleConfig, name: str
+) -> None:
     bundle = seeded_bundle(config, device=needs_cuda, dtype=torch.float16)
     function, make_inputs = capture_cases(bundle)[name]
     replay = captured(function, *make_inputs())

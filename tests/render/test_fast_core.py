@@ -43,10 +43,10 @@ def shuffling() -> BundleConfig:
     """The embedded model's kind of networks, without the picture that they carry, on an 8 px motion grid."""
     networks = MINI.networks
     dense = replace(networks.warp.dense_motion, motion_grid_px=8, num_blocks=3)
-    volume = {"volume_channels": 16, "carries_picture": None}
+    volume = {"volume_channels": 16, "picture_px": None}
     appearance = replace(networks.appearance, num_down_blocks=4, **volume)
     warp = replace(networks.warp, volume_px=16, feature_channels=96, dense_motion=dense, **volume)
-    decoder = replace(networks.decoder, feature_channels=96, carries_picture=None)
+    decoder = replace(networks.decoder, feature_channels=96, picture_px=None)
     return replace(MINI, networks=replace(networks, warp=warp, appearance=appearance, decoder=decoder))
 
 
@@ -59,7 +59,7 @@ def parted() -> BundleConfig:
 
 CONFIGS = {
     "a volume in two buffers": parted(),
-    "every block has a shortcut": with_decoder(TINY, (8, 4), 2),
+    "every block has a shortcut": with_decoder(TINY, (24, 8), 2),
     "a block without a shortcut": TINY,
     "pixels shuffled": shuffling(),
 }

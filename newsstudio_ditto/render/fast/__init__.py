@@ -25,7 +25,7 @@ def misfit(config: NetworkConfig) -> str | None:
     Tiles are boxes with sides of powers of two, and rows of channels start at multiples of 16 bytes.
     """
     warp, decoder = config.warp, config.decoder
-    if warp.carries_picture or decoder.carries_picture:
+    if warp.picture_px is not None or decoder.picture_px is not None:
         return "networks that carry the source picture have no kernels yet"
     sides = {
         "volume_px": warp.volume_px,

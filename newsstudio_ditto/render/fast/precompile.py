@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +78,12 @@ def compile_kernels(warp: WarpConfig, decoder: DecoderConfig, sizes: Sequence[in
     """
     import triton
 
-    task = Task(warp, decoder, tuple(sizes), device.index or 0)
-    capability = torch.cuda.get_device_capability(device)
-    done = marker(task, f"{triton.__version__} {torch.__version__} {capability}")
-    if done.exists():
+    versions = f"{triton.__version__} {torch.__version__} {torch.cuda.get_device_capability(device)}"
+    tasks = [Task(warp, decoder, (size,), device.index or 0) for size in sizes]
+    missing = [task for task in tasks if not marker(task, versions).exists()]
+    if not missing:
         return []
+    task = replace(missing[0], sizes=tuple(each.sizes[0] for each in missing))
     free_bytes, _total = torch.cuda.mem_get_info(device)
     count = max(1, min(_MAX_PROCESSES, os.cpu_count() or 1, free_bytes // _BYTES_PER_PROCESS))
     log.warning(
@@ -94,8 +94,10 @@ def compile_kernels(warp: WarpConfig, decoder: DecoderConfig, sizes: Sequence[in
     problems = _run_shares(task, count)
     seconds = time.perf_counter() - started
     if not problems:
-        done.parent.mkdir(parents=True, exist_ok=True)
-        done.touch()
+        for each in missing:
+            done = marker(each, versions)
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.touch()
         log.info("compiled kernels", extra={"seconds": seconds, "cache": str(cache_folder())})
     return problems
 
@@ -115,36 +117,47 @@ def _run_shares(task: Task, count: int) -> list[str]:
             child.stdin.write(words)
             child.stdin.close()
         except BrokenPipeError:
-            continue  # its last line says why it ended
-    return [problem for child, _ in children if (problem := _wait(child))]
+            pass  # its last line says why it ended
+        child.stdin = None  # all is said, and waiting would flush it
+    deadline = time.monotonic() + _TIMEOUT_S
+    return [problem for child, _ in children if (problem := _wait(child, deadline))]
 
 
-def _wait(child: "subprocess.Popen[bytes]") -> str:
-    assert child.stderr is not None
+def _wait(child: "subprocess.Popen[bytes]", deadline: float) -> str:
+    """The last line that a failed process said, or nothing."""
     try:
-        said = child.stderr.read().decode(errors="replace").strip().splitlines()
-        child.wait(timeout=_TIMEOUT_S)
+        _, complaint = child.communicate(timeout=max(deadline - time.monotonic(), 0.0))
     except subprocess.TimeoutExpired:
         child.kill()
+        child.communicate()
         return f"no end after {_TIMEOUT_S} s"
+    said = complaint.decode(errors="replace").strip().splitlines()
     return (said or [f"ended with status {child.returncode}"])[-1] if child.returncode else ""
 
 
 @torch.no_grad()
 def compile_share(task: Task) -> None:
-    """Go through warp and decoder without running anything, and compile every ``num_shares``-th kernel launch."""
+    """Go through warp and decoder without running anything, and compile every ``num_shares``-th kind of launch."""
     # only CUDA builds of torch bring Triton
     from newsstudio_ditto.render.fast.kernel_operators import KernelOperators
 
     class CompilingOperators(KernelOperators):
         """Compiles instead of running."""
 
-        launches = 0
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: set[object] = set()
 
         def launcher(self, kernel: Any, programs: tuple[int, ...]) -> Any:
-            self.launches += 1
-            is_mine = self.launches % task.num_shares == task.share
-            return partial(kernel.run, grid=programs, warmup=True) if is_mine else _skip
+            def compile_once(*arguments: object, **options: object) -> None:
+                kind = launch_kind(kernel, arguments, options)
+                if kind in self.seen:
+                    return
+                self.seen.add(kind)
+                if len(self.seen) % task.num_shares == task.share:
+                    kernel.run(*arguments, grid=programs, warmup=True, **options)
+
+            return compile_once
 
     device = torch.device("cuda", task.device)
     with torch.cuda.device(device):
@@ -158,8 +171,26 @@ def compile_share(task: Task) -> None:
             core(volume, keypoints, keypoints)
 
 
-def _skip(*_arguments: object, **_options: object) -> None:
-    """Stands in for a kernel that another process compiles, so it takes whatever a kernel takes."""
+def launch_kind(kernel: Any, arguments: tuple[object, ...], options: dict[str, object]) -> tuple[object, ...]:
+    """What launches have in common that run the same machine code.
+
+    Finer than what Triton itself tells apart would cost time only, and coarser too: what no process has compiled is
+    compiled when it is first run.
+    """
+    pairs = zip(kernel.params, arguments, strict=False)  # further constants are among the options
+    kinds = (value if parameter.is_constexpr else _kind(value) for parameter, value in pairs)
+    return kernel.__name__, tuple(kinds), tuple(sorted(options.items()))
+
+
+def _kind(value: object) -> object:
+    if isinstance(value, int):
+        return value == 1, value % 16 == 0, value.bit_length() > 31
+    if isinstance(value, torch.Tensor):
+        return value.dtype, value.data_ptr() % 16 == 0
+    if isinstance(value, float):
+        return float
+    block = getattr(value, "block_shape", None)  # of a descriptor
+    return type(value), None if block is None else tuple(block)
 
 
 if __name__ == "__main__":
