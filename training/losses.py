@@ -15,6 +15,7 @@ MOUTH_RADIUS, EYE_RADIUS = 0.16, 0.10
 WEIGHT_PX = 128
 FACE_REACH = 0.72
 FACE_PX, PATCH_PX = 256, 160
+ENERGY_PX, ENERGY_FLOOR = 8, 1e-5
 
 
 def blob(centre: Tensor, radius: float, size_px: int = WEIGHT_PX) -> Tensor:
@@ -92,6 +93,22 @@ def native_patches(images: Tensor, centres: Tensor) -> Tensor:
     """
     half = images.new_full((len(centres),), PATCH_PX / images.shape[-1])
     return square(torch.cat([images, images]), centres, half, PATCH_PX)
+
+
+def edge_energy_loss(output: Tensor, wanted: Tensor) -> Tensor:
+    """How far the local strength of edges is from what it should be, wherever the edges lie: against soft pictures.
+
+    Args:
+        output: (B, 3, S, S).
+        wanted: the same; strengths are compared over squares of ENERGY_PX.
+    """
+    kernel = output.new_tensor([[0, 1, 0], [1, -4, 1], [0, 1, 0]])[None, None]
+
+    def strength(images: Tensor) -> Tensor:
+        edges = functional.conv2d(images.mean(1, keepdim=True), kernel)
+        return (functional.avg_pool2d(edges.square(), ENERGY_PX) + ENERGY_FLOOR).sqrt()
+
+    return (strength(output) - strength(wanted)).abs().mean()
 
 
 class PatchCritic(nn.Module):

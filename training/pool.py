@@ -227,7 +227,7 @@ class Pair:
     """Source and target crops of the same people, cut alike.
 
     Args:
-        source: (B, 3, 256, 256). target: (B, 3, 512, 512). source_keypoints, target_keypoints: (B, 21, 3).
+        source: (B, 3, 512, 512). target: (B, 3, 512, 512). source_keypoints, target_keypoints: (B, 21, 3).
     """
 
     source: Tensor
@@ -259,7 +259,7 @@ def cut_pairs(pictures: PictureSet, person: Tensor, source: Tensor, target: Tens
     if jitter:
         crops = jitter_crops(crops, jitter)
     return Pair(
-        cut(pictures.half_images[person, source], crops, INPUT_PX, pictures.padding),
+        cut(pictures.images[person, source], crops, CROP_PX, pictures.padding),
         cut(pictures.images[person, target], crops, CROP_PX, pictures.padding, "bicubic"),
         crop_keypoints(pictures.keypoints[person, source], crops),
         crop_keypoints(pictures.keypoints[person, target], crops),

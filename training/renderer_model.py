@@ -31,7 +31,9 @@ class Renderer(nn.Module):
         self.decoder = SpadeDecoder(config.decoder)
 
     def forward(self, source: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
-        """Source (B, 3, 256, 256) and keypoints (B, 21, 3) -> picture (B, 3, 512, 512) float32."""
+        """Source (B, 3, 512, 512) and keypoints (B, 21, 3) -> picture (B, 3, 512, 512) float32."""
+        shrink = source.shape[-1] // self.appearance.config.input_px
+        source = functional.avg_pool2d(source, shrink) if shrink > 1 else source
         feature = self.warp(self.appearance(source), source_keypoints, driving_keypoints)
         picture: Tensor = self.decoder(feature).float()
         return picture
@@ -122,7 +124,7 @@ def evaluate_renderer(
         pair = _frames_of(pictures, person, source, others)
         output = renderer(pair.source, pair.source_keypoints, pair.target_keypoints)
         scores.append(score_pictures(output, pair.target, pair.target_keypoints))
-        source_row = functional.interpolate(pair.source[:1], scale_factor=2.0)[0]
+        source_row = pair.source[0]
         picked = int(pictures.jaw[person, others].argmax()), len(others) // 2
         examples += [torch.cat([source_row, pair.target[i], output[i]], -1) for i in picked]
     means = {name: float(torch.cat([getattr(s, name) for s in scores]).mean()) for name in Score._fields}

@@ -19,12 +19,13 @@ from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor
 from training.augment import degrade, disguise, jitter_colour, mirror_some
 from training.ema import RunningMean, half_weights, save_state, save_weights
-from training.growth import grow_into
+from training.growth import grow_into, with_finer_picture
 from training.labels import MotionLabels
 from training.landmark_features import LandmarkFeatures
 from training.losses import (
     PatchCritic,
     critic_losses,
+    edge_energy_loss,
     face_square,
     hinge_loss,
     landmark_loss,
@@ -38,7 +39,7 @@ from training.renderer_model import Renderer, evaluate_motion, evaluate_renderer
 log = logging.getLogger(__name__)
 
 LANDMARK_WEIGHT, ADVERSARIAL_WEIGHT, MATCHING_WEIGHT = 0.3, 0.03, 0.3
-SQUARE_WEIGHT = 6.0
+SQUARE_WEIGHT, ENERGY_WEIGHT = 10.0, 0.5
 CRITIC_FADE_FROM, CRITIC_LEFT = 0.75, 0.35
 # The fixed vertices are up to 3 px from each other's mirror images, so mirrored faces have to go before the end.
 MIRROR_SHARE, MIRROR_UNTIL = 0.5, 0.6
@@ -150,9 +151,11 @@ class RendererTraining:
     def _begin_with(self, folder: Path) -> None:
         bundle = load_bundle(folder)
         parts = {name: self.renderer.get_submodule(name) for name in ("appearance", "warp", "decoder")}
+        is_coarse = bundle.config.networks.decoder.picture_px == CROP_PX // 2
         for name, part in (parts | {"motion_extractor": self.extractor}).items():
             if name not in bundle.untrained:
-                grow_into(part, getattr(bundle, name).state_dict())
+                state = getattr(bundle, name).state_dict()
+                grow_into(part, with_finer_picture(state) if name == "decoder" and is_coarse else state)
 
     def _runners(self) -> tuple[Callable[..., Any], ...]:
         """Renderer, motion extractor, landmark features and pixel losses, compiled if that is asked for."""
@@ -198,11 +201,13 @@ class RendererTraining:
         losses = {"pixels": pixels, "edges": edges, "squares": SQUARE_WEIGHT * squares}
         faces = [face_square(x, pair.target_keypoints) for x in (output, pair.target)]
         centres = native_centres(pair.target_keypoints, output.shape[-1])
+        patches = [native_patches(x, centres) for x in (output, pair.target)]
+        losses["energy"] = ENERGY_WEIGHT * edge_energy_loss(*patches)
         with self._autocast():
             losses["landmarks"] = LANDMARK_WEIGHT * landmark_loss(self._see, *faces)
             views = [(self.face_critic, *faces)]
             if with_critic:
-                views.append((self.patch_critic, *(native_patches(x, centres) for x in (output, pair.target))))
+                views.append((self.patch_critic, *patches))
                 for critic, fake, real in views:
                     adversarial, matching = critic_losses(critic, fake, real)
                     both = critic_weight * (ADVERSARIAL_WEIGHT * adversarial + MATCHING_WEIGHT * matching)

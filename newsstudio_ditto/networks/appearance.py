@@ -4,10 +4,12 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from newsstudio_ditto.networks.config import AppearanceConfig
 from newsstudio_ditto.networks.layers import ConvNorm2d, DownBlock2d, ResBlock3d
 from newsstudio_ditto.networks.picture import fold_picture
+from newsstudio_ditto.units import NETWORK_INPUT_PX
 
 
 class AppearanceExtractor(nn.Module):
@@ -35,17 +37,18 @@ class AppearanceExtractor(nn.Module):
         """Feature volume of a picture.
 
         Args:
-            image: (B, 3, 256, 256) RGB, 0..1.
+            image: (B, 3, P, P) RGB, 0..1; P is the config's ``input_px``, 256 or 512.
 
         Returns:
             (B, C, D, h, w), h = w = 64 with two halvings.
         """
-        x = self.first(image)
+        shrink = self.config.input_px // NETWORK_INPUT_PX
+        x = self.first(functional.avg_pool2d(image, shrink) if shrink > 1 else image)
         for block in self.down_blocks:
             x = block(x)
         x = self.second(x)
         volume: Tensor = self.resblocks_3d(x.unflatten(1, (self.config.learned_channels, self.config.volume_depth)))
-        if not self.config.carries_picture:
+        if self.config.picture_px is None:
             return volume
         folded = fold_picture(image, self.config.volume_px)
         picture = folded.reshape(len(folded), -1, self.config.volume_depth, *folded.shape[2:])

@@ -11,15 +11,15 @@ from newsstudio_ditto.config import CropConfig, require_range
 from newsstudio_ditto.errors import BundleError
 from newsstudio_ditto.maths.feather import BlendRegion
 from newsstudio_ditto.networks.release_defaults import ReleaseDefaults
-from newsstudio_ditto.units import MOTION_DIM, NETWORK_INPUT_PX, NUM_KEYPOINTS, WINDOW_FRAMES
+from newsstudio_ditto.units import CROP_SIZE_PX, MOTION_DIM, NETWORK_INPUT_PX, NUM_KEYPOINTS, WINDOW_FRAMES
 
-FEATURE_CELL_VALUES = 3 * 4 * 4
-"""Values of a picture of half the decoder's output size in one cell of its feature image."""
+FEATURE_CELLS = 64
+"""Cells a side of the decoder's feature image, an eighth of the crop."""
 
 
-def picture_values(cells: int) -> int:
-    """Values that one of ``cells`` x ``cells`` holds of an input picture."""
-    return int(3 * (NETWORK_INPUT_PX // cells) ** 2)
+def picture_values(picture_px: int | None, cells: int) -> int:
+    """Values that one of ``cells`` x ``cells`` holds of a carried picture; 0 where none is carried."""
+    return 0 if picture_px is None else 3 * (picture_px // cells) ** 2
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class AppearanceConfig:
         volume_channels: C of the volume.
         volume_depth: D of the volume.
         num_resblocks: 3-D residual blocks.
-        carries_picture: the last channels of the volume are the picture itself (see ``networks/picture.py``).
+        picture_px: the last channels of the volume are the picture itself, of so many pixels a side (see
+            ``networks/picture.py``); None where it carries none.
     """
 
     block_expansion: int = 64
@@ -42,7 +43,26 @@ class AppearanceConfig:
     volume_channels: int = 32
     volume_depth: int = 16
     num_resblocks: int = 6
-    carries_picture: bool | None = None
+    picture_px: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a picture that no crop can give, or that does not fill the depth of the volume."""
+        if self.picture_px is None:
+            return
+        if self.picture_px not in (NETWORK_INPUT_PX, CROP_SIZE_PX):
+            raise BundleError(
+                f"appearance: picture_px is {self.picture_px}", f"give {NETWORK_INPUT_PX}, {CROP_SIZE_PX} or nothing"
+            )
+        if picture_values(self.picture_px, self.volume_px) % self.volume_depth:
+            raise BundleError(
+                f"appearance: a picture of {self.picture_px} px does not fill a volume {self.volume_depth} deep",
+                "give a volume_depth that divides the picture's values in a cell",
+            )
+
+    @property
+    def input_px(self) -> int:
+        """Height and width of the picture that the network takes."""
+        return self.picture_px or NETWORK_INPUT_PX
 
     @property
     def volume_px(self) -> int:
@@ -52,9 +72,7 @@ class AppearanceConfig:
     @property
     def learned_channels(self) -> int:
         """Channels of the volume without the picture."""
-        return self.volume_channels - (
-            picture_values(self.volume_px) // self.volume_depth if self.carries_picture else 0
-        )
+        return self.volume_channels - picture_values(self.picture_px, self.volume_px) // self.volume_depth
 
 
 @dataclass(frozen=True)
@@ -106,7 +124,7 @@ class WarpConfig:
         volume_px: height and width of the volume.
         feature_channels: channels of the feature image.
         dense_motion: the flow estimator.
-        carries_picture: the last channels of volume and feature image are the source picture.
+        picture_px: the last channels of volume and feature image are a source picture of this size.
     """
 
     volume_channels: int = 32
@@ -114,19 +132,17 @@ class WarpConfig:
     volume_px: int = 64
     feature_channels: int = 256
     dense_motion: DenseMotionConfig = field(default_factory=DenseMotionConfig)
-    carries_picture: bool | None = None
+    picture_px: int | None = None
 
     @property
     def learned_channels(self) -> int:
         """Channels of the volume without the picture."""
-        return self.volume_channels - (
-            picture_values(self.volume_px) // self.volume_depth if self.carries_picture else 0
-        )
+        return self.volume_channels - picture_values(self.picture_px, self.volume_px) // self.volume_depth
 
     @property
     def learned_features(self) -> int:
         """Channels of the feature image without the picture."""
-        return self.feature_channels - (picture_values(self.volume_px) if self.carries_picture else 0)
+        return self.feature_channels - picture_values(self.picture_px, self.volume_px)
 
     def __post_init__(self) -> None:
         """Refuse a motion grid that the volume is not a whole multiple of."""
@@ -150,7 +166,7 @@ class DecoderConfig:
         up_channels: widths after the first and the second doubling.
         upsampling: ``spade`` repeats pixels and runs a SPADE block after each doubling; ``pixel_shuffle``
             rearranges channels into pixels and follows with one convolution, about ten times cheaper.
-        carries_picture: the last channels of the feature image are the source picture, at half the output's size.
+        picture_px: the last channels of the feature image are a source picture of this size.
     """
 
     feature_channels: int = 256
@@ -159,12 +175,12 @@ class DecoderConfig:
     num_middle_blocks: int = 6
     up_channels: tuple[int, ...] = (256, 64)
     upsampling: Literal["spade", "pixel_shuffle"] = "spade"
-    carries_picture: bool | None = None
+    picture_px: int | None = None
 
     @property
     def learned_features(self) -> int:
         """Channels of the feature image without the picture."""
-        return self.feature_channels - (FEATURE_CELL_VALUES if self.carries_picture else 0)
+        return self.feature_channels - picture_values(self.picture_px, FEATURE_CELLS)
 
     def __post_init__(self) -> None:
         """Refuse a kind of upsampling that does not exist."""
@@ -275,8 +291,8 @@ class NetworkConfig:
                 (w.volume_channels, w.volume_depth, w.volume_px),
             ),
             "warp feature_channels and decoder feature_channels": (w.feature_channels, self.decoder.feature_channels),
-            "carries_picture of appearance and warp": (bool(a.carries_picture), bool(w.carries_picture)),
-            "carries_picture of warp and decoder": (bool(w.carries_picture), bool(self.decoder.carries_picture)),
+            "picture_px of appearance and warp": (a.picture_px, w.picture_px),
+            "picture_px of warp and decoder": (w.picture_px, self.decoder.picture_px),
             "audio_encoder hidden and motion_diffusion audio_dim": (
                 self.audio_encoder.hidden,
                 self.motion_diffusion.audio_dim,
@@ -335,14 +351,14 @@ OFFICIAL = BundleConfig()
 
 MINI_NETWORKS = NetworkConfig(
     appearance=AppearanceConfig(
-        block_expansion=24, volume_channels=22, volume_depth=8, num_resblocks=3, carries_picture=True
+        block_expansion=24, volume_channels=40, volume_depth=8, num_resblocks=3, picture_px=512
     ),
     motion_extractor=MotionExtractorConfig(depths=(2, 2, 8, 3), widths=(24, 48, 96, 192)),
     warp=WarpConfig(
-        volume_channels=22,
+        volume_channels=40,
         volume_depth=8,
-        feature_channels=144,
-        carries_picture=True,
+        feature_channels=288,
+        picture_px=512,
         dense_motion=DenseMotionConfig(
             block_expansion=16,
             max_features=256,
@@ -354,8 +370,8 @@ MINI_NETWORKS = NetworkConfig(
         ),
     ),
     decoder=DecoderConfig(
-        feature_channels=144,
-        carries_picture=True,
+        feature_channels=288,
+        picture_px=512,
         channels=128,
         hidden_channels=32,
         num_middle_blocks=4,

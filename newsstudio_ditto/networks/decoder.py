@@ -5,6 +5,7 @@ from torch.nn import functional
 
 from newsstudio_ditto.networks.config import DecoderConfig
 from newsstudio_ditto.networks.picture import PictureSkip, unfold_picture
+from newsstudio_ditto.units import CROP_SIZE_PX
 
 _SLOPE = 0.2
 _NORM_EPS = 1e-5
@@ -106,8 +107,8 @@ class SpadeDecoder(nn.Module):
             self.up_0 = SubPixelBlock(width, middle)
             self.up_1 = SubPixelBlock(middle, small)
         self.conv_img = nn.Sequential(nn.Conv2d(small, 3 * 4, 3, padding=1), nn.PixelShuffle(2))
-        if config.carries_picture:
-            self.picture = PictureSkip(small)
+        if config.picture_px is not None:
+            self.picture = PictureSkip(small, 2 * config.picture_px // CROP_SIZE_PX)
 
     def forward(self, feature: Tensor) -> Tensor:
         """Picture of a feature image.
@@ -130,7 +131,7 @@ class SpadeDecoder(nn.Module):
         else:
             x = self.up_1(_leaky(self.up_0(x)))
         x = _leaky(x)
-        if not self.config.carries_picture:
+        if self.config.picture_px is None:
             image: Tensor = self.conv_img(x)
             return image.sigmoid()
         logits, enlarge = self.conv_img

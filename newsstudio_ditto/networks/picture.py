@@ -1,6 +1,6 @@
 """The source picture that a feature volume may carry, so that warp and decoder can copy what does not change.
 
-It is folded into cells of the volume's size: 256 px in 64 cells make 3 x 4 x 4 values per cell, spread over the depth.
+It is folded into cells of the volume's size: 512 px in 64 cells make 3 x 8 x 8 values per cell, spread over the depth.
 """
 
 import torch
@@ -11,7 +11,7 @@ from newsstudio_ditto.networks.layers import without_autocast
 
 PICTURE_COLOURS = 3
 _SLOPE = 0.2
-_HIDDEN = 32
+_HIDDEN, _REFINED = 32, 64
 _LOGIT_MARGIN = 0.01
 
 
@@ -42,6 +42,8 @@ class PictureWarp(nn.Module):
         """Build the layers."""
         super().__init__()
         self.first = nn.Conv2d(feature_channels + 2 * depth, _HIDDEN, 3, padding=1)
+        self.second = nn.Conv2d(_HIDDEN, _REFINED, 3, padding=1)
+        self.third = nn.Conv2d(_REFINED, _HIDDEN, 3, padding=1)
         self.last = nn.Conv2d(_HIDDEN, depth + 2, 3, padding=1)
 
     def forward(self, picture: Tensor, features: Tensor, shift: Tensor) -> Tensor:
@@ -58,6 +60,7 @@ class PictureWarp(nn.Module):
         batch, depth, height, width, _ = shift.shape
         planes = shift.permute(0, 1, 4, 2, 3).reshape(batch, 2 * depth, height, width)
         hidden = functional.leaky_relu(self.first(torch.cat([features, planes.to(features.dtype)], 1)), _SLOPE)
+        hidden = hidden + self.third(functional.leaky_relu(self.second(hidden), _SLOPE))
         logits, correction = self.last(hidden).split((depth, 2), dim=1)
         with without_autocast(picture):
             share = logits.float().softmax(dim=1)
@@ -78,24 +81,31 @@ class PictureSkip(nn.Module):
 
     Args:
         channels: of the decoder's features at that size.
+        fold: pixels of the source picture a side under one of those features.
     """
 
-    def __init__(self, channels: int) -> None:
+    def __init__(self, channels: int, fold: int) -> None:
         """Build the layers."""
         super().__init__()
-        self.first = nn.Conv2d(channels + PICTURE_COLOURS, _HIDDEN, 3, padding=1)
+        self.fold = fold
+        values = PICTURE_COLOURS * fold**2
+        self.first = nn.Conv2d(channels + values, _HIDDEN, 3, padding=1)
         self.second = nn.Conv2d(_HIDDEN, _HIDDEN, 3, padding=1)
-        self.last = nn.Conv2d(_HIDDEN + PICTURE_COLOURS, PICTURE_COLOURS * 4, 3, padding=1)
+        self.gate = nn.Conv2d(_HIDDEN, fold**2, 3, padding=1)
+        self.last = nn.Conv2d(_HIDDEN + values, PICTURE_COLOURS * 4, 3, padding=1)
 
     def forward(self, x: Tensor, picture: Tensor) -> Tensor:
         """Logits (B, 12, s, s) to add before the last doubling.
 
         Args:
             x: (B, channels, s, s) features.
-            picture: (B, 3, s, s), 0..1; it enters as logits, so that copying is linear.
+            picture: (B, 3, fold s, fold s), 0..1; it enters as logits, so that copying is linear, and a gate for every
+                pixel says where it is of use: not inside a mouth that was closed, or on a lid that was open.
         """
         logits = torch.logit(picture.float(), eps=_LOGIT_MARGIN).to(x.dtype)
+        logits = functional.pixel_unshuffle(logits, self.fold)
         hidden = functional.leaky_relu(self.first(torch.cat([x, logits], 1)), _SLOPE)
         hidden = functional.leaky_relu(self.second(hidden), _SLOPE)
-        added: Tensor = self.last(torch.cat([hidden, logits], 1))
+        gate = self.gate(hidden).sigmoid().repeat(1, PICTURE_COLOURS, 1, 1)
+        added: Tensor = self.last(torch.cat([hidden, gate * logits], 1))
         return added

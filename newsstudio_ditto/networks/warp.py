@@ -227,7 +227,7 @@ class WarpingNetwork(nn.Module):
             config.learned_channels * config.volume_depth, config.learned_features, negative_slope=0.01
         )
         self.fourth = nn.Conv2d(config.learned_features, config.learned_features, 1)
-        if config.carries_picture:
+        if config.picture_px is not None:
             self.picture = PictureWarp(config.learned_features, config.volume_depth)
 
     def forward(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
@@ -250,7 +250,7 @@ class WarpingNetwork(nn.Module):
         third = self.third(moved.flatten(1, 2))
         feature: Tensor = self.fourth(third)
         feature = feature * occlusion.to(feature.dtype)
-        if not self.config.carries_picture:
+        if self.config.picture_px is None:
             return feature
         picture = self.picture(unfold_picture(carried.flatten(1, 2)), third, self._shift(flow))
         return torch.cat([feature, fold_picture(picture, self.config.volume_px).to(feature.dtype)], dim=1)

@@ -12,7 +12,7 @@ from newsstudio_ditto.stages.chunks import Chunk, counted
 from newsstudio_ditto.stages.crops import read_crops, to_network_input
 from newsstudio_ditto.stages.face_track import FaceTrack
 
-VERSION = f"{face_track.VERSION} f_s.1"
+VERSION = f"{face_track.VERSION} f_s.2"
 
 
 def stream_appearance(frames: Tensor, track: FaceTrack, bundle: ModelBundle) -> PartStream:
@@ -39,6 +39,6 @@ def stream_appearance(frames: Tensor, track: FaceTrack, bundle: ModelBundle) -> 
 
 @torch.inference_mode()
 def _volumes(frames: Tensor, track: FaceTrack, bundle: ModelBundle) -> Iterator[Chunk]:
-    for crops in read_crops(frames, track.original_to_crop):
+    for crops in read_crops(frames, track.original_to_crop, bundle.config.networks.appearance.input_px):
         volume = bundle.appearance(to_network_input(crops, bundle.appearance))
         yield {"f_s": volume.to(torch.float16).cpu()}

@@ -35,7 +35,7 @@ def test_training_reaches_every_weight_of_the_renderer(networks: NetworkConfig) 
         [AppearanceExtractor(networks.appearance), WarpingNetwork(networks.warp), SpadeDecoder(networks.decoder)]
     ).train()
     with torch.enable_grad(), torch.autocast("cpu", torch.bfloat16):
-        volume = parts[0](torch.rand(2, 3, 256, 256))
+        volume = parts[0](torch.rand(2, 3, networks.appearance.input_px, networks.appearance.input_px))
         source, driving = keypoints(2)
         image = parts[2](parts[1](volume, source, driving))
         image.float().square().mean().backward()

@@ -59,5 +59,5 @@ def test_depth_shares_and_correction_choose_the_shift() -> None:
 
 
 def test_networks_that_disagree_about_carrying_are_refused() -> None:
-    with pytest.raises(BundleError, match="carries_picture of appearance and warp differ"):
-        NetworkConfig(warp=WarpConfig(carries_picture=True))
+    with pytest.raises(BundleError, match="picture_px of appearance and warp differ"):
+        NetworkConfig(warp=WarpConfig(picture_px=512))

@@ -65,7 +65,8 @@ def test_the_appearance_is_what_the_network_says_of_the_crop(
     build: PacketBuild, layout: StorageLayout, mini: ModelBundle
 ) -> None:
     track = open_track(AvatarStore(layout.root), "anna")
-    crops = next(read_crops(build.packet.frames, track.original_to_crop))
+    input_px = mini.config.networks.appearance.input_px
+    crops = next(read_crops(build.packet.frames, track.original_to_crop, input_px))
     with torch.inference_mode():
         expected = mini.appearance(to_network_input(crops[2:3], mini.appearance))
     torch.testing.assert_close(build.packet.appearance_volumes[2:3], expected.half(), rtol=2e-3, atol=2e-3)

@@ -59,7 +59,9 @@ class Portrait:
         part = stream_keypoints(frames, track, bundle, options)
         self.keypoints: Tensor = torch.cat([chunk["x_s"] for chunk in part.chunks])
         self.fit_percent = part.extra["fit_percent"]
-        small = torch.from_numpy(crop_face(frames[0].numpy(), track.original_to_crop[0]))[None]
+        small = torch.from_numpy(
+            crop_face(frames[0].numpy(), track.original_to_crop[0], bundle.config.networks.appearance.input_px)
+        )[None]
         with torch.no_grad():
             self.volume = bundle.appearance(to_network_input(small, bundle.appearance))
 

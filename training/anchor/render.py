@@ -33,6 +33,7 @@ class Options:
     out: Path
     train_px: int
     train_quality: stage.Quality
+    held_quality: stage.Quality
     train_frames: range
     wide_px: int
     wide_quality: stage.Quality
@@ -86,10 +87,11 @@ def render_still(camera: Camera, options: Options) -> None:
 
 
 def render_train(camera: Camera, options: Options, indices: list[int]) -> None:
-    """Face crops for training."""
-    if indices:
-        camera.aim(stage.FACE, options.train_px, options.train_quality)
+    """Face crops for training; the neutral one and those to be held out may be of better quality."""
     for index in indices:
+        is_judged = index == 0 or index in shots.HELD_OUT
+        quality = options.held_quality if is_judged else options.train_quality
+        camera.aim(stage.FACE, options.train_px, quality)
         camera.take(shots.training_shot(index), options.out / "train" / f"{index:04d}.png")
 
 
@@ -130,6 +132,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--train-frames", type=int, default=400)
     parser.add_argument("--wide-px", type=int, default=704)
     parser.add_argument("--samples", type=int, default=64, help="at most, per pixel of a training frame")
+    parser.add_argument(
+        "--held-samples", type=int, help="of frames 0 to 12, which judge the others; --samples if left out"
+    )
     parser.add_argument("--wide-samples", type=int, default=24)
     parser.add_argument("--noise", type=float, default=0.01, help="pixels less noisy than this get no more samples")
     parser.add_argument("--seed", type=int, default=1, help="of the sampling, the same in every frame")
@@ -145,6 +150,7 @@ def _options(chosen: argparse.Namespace) -> Options:
         out=chosen.out.resolve(),
         train_px=chosen.train_px,
         train_quality=stage.Quality(chosen.samples, *rest),
+        held_quality=stage.Quality(chosen.held_samples or chosen.samples, *rest),
         train_frames=range(chosen.first, chosen.train_frames, chosen.stride),
         wide_px=chosen.wide_px,
         wide_quality=stage.Quality(chosen.wide_samples, *rest),
