@@ -215,6 +215,9 @@ DENSE = (
 )
 
 
+MOST_TRIES = 100  # for another filling of a template; then it counts as used up
+
+
 def _fill(template: str, random: np.random.Generator) -> str:
     text = template
     for slot, words in SLOTS.items():
@@ -228,8 +231,13 @@ def write_sentences(num: int, seed: int = 0) -> list[str]:
     """``num`` different sentences: the dense ones, then filled templates in turn."""
     random = np.random.default_rng(seed)
     sentences = list(DENSE)
+    skipped = tries = 0
     while len(sentences) < num:
-        text = _fill(TEMPLATES[len(sentences) % len(TEMPLATES)], random)
+        text = _fill(TEMPLATES[(len(sentences) + skipped) % len(TEMPLATES)], random)
+        tries += 1
         if text not in sentences:
             sentences.append(text)
+            tries = 0
+        elif tries == MOST_TRIES:
+            skipped, tries = skipped + 1, 0
     return sentences[:num]

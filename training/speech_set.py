@@ -1,35 +1,82 @@
 """Build the speech corpus: ``python -m training.speech_set OUT.npz``.
 
-One archive: compressed speech per utterance, and one table of phones. Sentences from ``NUM_TRAIN`` on are kept for
-evaluation, and the voice ``rms`` is never in the training part.
+One archive: compressed speech per utterance, and one table of phones. Each voice is made by itself and kept in the
+folder OUT.voices until all are there, so a build that was cut off goes on, and ``--workers`` make several at a time.
+
+Three splits: ``train``; ``dev``, sentences and voices that a run never sees, to choose settings by; and ``test``,
+other sentences by a known voice and by ``rms``, to be looked at in the end.
 """
 
 import argparse
+import hashlib
 import io
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
+from training.accent_voice import ACCENTS, AccentVoice
 from training.align import align_text
+from training.festival_voice import FestivalVoice
+from training.kokoro_voice import KokoroVoice
+from training.pico_voice import PicoVoice
 from training.sentences import write_sentences
 from training.viseme import PHONE_NAMES, Phone
 from training.voices import EspeakVoice, FliteVoice, HibariVoice, Utterance, Voice
 
 log = logging.getLogger(__name__)
 
-NUM_SENTENCES = 320
-NUM_TRAIN = 300
+FIRST, TEST, DEV, SECOND = range(0, 300), range(300, 320), range(320, 340), range(340, 700)
+TRAIN = (*FIRST, *SECOND)
 HELD_OUT_VOICE = "rms"
+DEV_VOICES = {"ked": "festival@ked_diphone", "pico-us": "pico@en-US", "pico-gb": "pico@en-GB"}
 HIBARI_SPEEDS = (1.0, 0.9, 1.12)
 FLITE_TRAIN = {"slt": 100, "awb": 100, "kal16": 80}
-REALIGNED = ("hibari",)
-ESPEAK_VARIANTS = ("", "+f2", "+f4", "+m3", "+m5", "+klatt2", "+steph", "+Michael", "+Andy")
-ESPEAK_TRAIN = {f"en-us{variant}": 28 for variant in ESPEAK_VARIANTS}
+FESTIVAL_TRAIN = {"cmu_us_slt_arctic_hts": 40, "kal_diphone": 40}
+ACCENT_UTTERANCES = 16
+KOKORO_VOICES, KOKORO_PLAIN, KOKORO_MIXED = 25, 16, 6
+ALIGNED = ("hibari", "kokoro", "pico")
+ESPEAK_FIRST = ("", "+f2", "+f4", "+m3", "+m5", "+klatt2", "+steph", "+Michael", "+Andy")
+ESPEAK_MORE = (
+    "+whisper",
+    "+croak",
+    "+klatt4",
+    "+Annie",
+    "+grandma",
+    "+grandpa",
+    "+f5",
+    "+m7",
+    "+Denis",
+    "+Jacky",
+    "+linda",
+    "+max",
+    "+norbert",
+    "+belinda",
+    "+Storm",
+    "+ed",
+)
+ESPEAK_ACCENTS = (
+    "gmw/en",
+    "gmw/en+f3",
+    "gmw/en-GB-scotland",
+    "gmw/en-GB-scotland+f1",
+    "gmw/en-029",
+    "gmw/en-029+Annie",
+    "gmw/en-GB-x-rp+m2",
+    "gmw/en-US-nyc+m4",
+    "gmw/en-GB-x-gbclan+klatt",
+)
+ESPEAK_TRAIN = (
+    {f"en-us{variant}": 16 for variant in ESPEAK_FIRST}
+    | {f"en-us{variant}": 9 for variant in ESPEAK_MORE}
+    | dict.fromkeys(ESPEAK_ACCENTS, 9)
+)
 
 
 @dataclass(frozen=True)
@@ -41,38 +88,59 @@ class Job:
     sentence: int
 
 
+def _counts() -> dict[str, int]:
+    """Utterances of each voice that takes its sentences in turn, by key."""
+    kokoro = {f"kokoro@{i}": KOKORO_PLAIN if i < 5 else KOKORO_MIXED for i in range(KOKORO_VOICES)}
+    return (
+        {f"flite@{name}": count for name, count in FLITE_TRAIN.items()}
+        | {f"festival@{name}": count for name, count in FESTIVAL_TRAIN.items()}
+        | {f"accent@{name}": ACCENT_UTTERANCES for name in ACCENTS}
+        | {f"espeak@{name}": count for name, count in ESPEAK_TRAIN.items()}
+        | kokoro
+    )
+
+
 def list_jobs(scale: float = 1.0) -> Iterator[tuple[str, Job]]:
     """Voice key and job; ``scale`` below 1 makes a smaller corpus."""
-    num_train = max(int(NUM_TRAIN * scale), 2)
-    for i in range(num_train):
-        speed = HIBARI_SPEEDS[i % len(HIBARI_SPEEDS)]
-        yield f"hibari@{speed}", Job("hibari", "train", i)
-    for shift, (name, count) in enumerate((FLITE_TRAIN | ESPEAK_TRAIN).items()):
-        key = f"flite@{name}" if name in FLITE_TRAIN else f"espeak@{name}"
+    for i in FIRST[: max(int(len(FIRST) * scale), 2)]:
+        yield f"hibari@{HIBARI_SPEEDS[i % len(HIBARI_SPEEDS)]}", Job("hibari", "train", i)
+    for shift, (key, count) in enumerate(_counts().items()):
         for i in range(max(int(count * scale), 1)):
-            yield key, Job(name, "train", (37 * shift + 3 * i) % NUM_TRAIN)
-    for i in range(NUM_TRAIN, NUM_TRAIN + max(int((NUM_SENTENCES - NUM_TRAIN) * scale), 1)):
-        yield "hibari@1.0", Job("hibari", "test", i)
-        yield f"flite@{HELD_OUT_VOICE}", Job(HELD_OUT_VOICE, "test", i)
+            yield key, Job(key, "train", TRAIN[(37 * shift + 3 * i) % len(TRAIN)])
+    for split, voices, sentences in (
+        ("dev", {"hibari": "hibari@1.0"} | DEV_VOICES, DEV),
+        ("test", {"hibari": "hibari@1.0", HELD_OUT_VOICE: f"flite@{HELD_OUT_VOICE}"}, TEST),
+    ):
+        for name, key in voices.items():
+            for i in sentences[: max(int(len(sentences) * scale), 1)]:
+                yield key, Job(name, split, i)
 
 
 def open_voice(key: str) -> Voice:
     """The voice a key names."""
     kind, _, name = key.partition("@")
-    if kind == "hibari":
-        return HibariVoice(speed=float(name))
-    return FliteVoice(name) if kind == "flite" else EspeakVoice(name)
+    match kind:
+        case "hibari":
+            return HibariVoice(speed=float(name))
+        case "kokoro":
+            return KokoroVoice(int(name))
+        case "accent":
+            return AccentVoice(name)
+    return {"flite": FliteVoice, "festival": FestivalVoice, "pico": PicoVoice, "espeak": EspeakVoice}[kind](name)
 
 
-def realign(spoken: Utterance, text: str, voice: str) -> Utterance:
-    """Replace the phone times of a voice whose own times are coarse by a forced alignment, where that succeeds."""
-    if voice not in REALIGNED:
+def realign(spoken: Utterance, text: str, key: str) -> Utterance | None:
+    """Give a voice whose own times are coarse, or that has none, those of a forced alignment.
+
+    Where that fails, the voice's own are kept; none if it has none.
+    """
+    if key.partition("@")[0] not in ALIGNED:
         return spoken
     try:
         return Utterance(spoken.samples, align_text(spoken.samples, text))
     except ValueError:
-        log.info("kept the voice's own phone times: %s", text)
-        return spoken
+        log.info("no alignment with %s: %s", key, text)
+        return spoken if spoken.phones else None
 
 
 def compress(samples: np.ndarray) -> np.ndarray:
@@ -88,23 +156,62 @@ def phone_table(utterance: int, phones: list[Phone]) -> np.ndarray:
     return np.array(rows, np.float32).reshape(-1, 4)
 
 
-def build(scale: float = 1.0) -> dict[str, np.ndarray]:
-    """All arrays of the archive."""
-    sentences = write_sentences(NUM_SENTENCES)
-    voices: dict[str, Voice] = {}
+def _archive(spoken: list[tuple[Job, Utterance]], sentences: list[str]) -> dict[str, np.ndarray]:
+    return {f"ogg/{i}": compress(one.samples) for i, (_, one) in enumerate(spoken)} | {
+        "phones": np.concatenate([phone_table(i, one.phones) for i, (_, one) in enumerate(spoken)]),
+        "voices": np.array([job.voice for job, _ in spoken]),
+        "splits": np.array([job.split for job, _ in spoken]),
+        "sentences": np.array([sentences[job.sentence] for job, _ in spoken]),
+    }
+
+
+def save_archive(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write an archive through a sibling file, so that it is whole or not there."""
+    beside = path.with_suffix(".part")
+    with beside.open("wb") as file:
+        np.savez(file, **arrays)
+    beside.rename(path)
+
+
+def build_voice(key: str, jobs: list[Job], folder: Path) -> Path:
+    """Make all utterances of a voice, unless its archive is there; the archive's path."""
+    asked = hashlib.sha256(repr(jobs).encode()).hexdigest()[:8]
+    path = folder / f"{key.replace('/', '_')}-{asked}.npz"
+    if path.exists():
+        return path
+    sentences = write_sentences(TRAIN[-1] + 1)
+    voice = open_voice(key)
+    made = ((job, realign(voice(sentences[job.sentence]), sentences[job.sentence], key)) for job in jobs)
+    archive = _archive([(job, spoken) for job, spoken in made if spoken is not None], sentences)
+    save_archive(path, archive)
+    log.info("made %s: %d utterances", key, len(archive["voices"]))
+    return path
+
+
+def merge(paths: list[Path]) -> dict[str, np.ndarray]:
+    """One archive of the utterances of many."""
     arrays: dict[str, np.ndarray] = {}
-    tables: list[np.ndarray] = []
-    jobs = list(list_jobs(scale))
-    for number, (key, job) in enumerate(jobs):
-        voice = voices.setdefault(key, open_voice(key)) if key not in voices else voices[key]
-        spoken = realign(voice(sentences[job.sentence]), sentences[job.sentence], job.voice)
-        arrays[f"ogg/{number}"] = compress(spoken.samples)
-        tables.append(phone_table(number, spoken.phones))
-    arrays["phones"] = np.concatenate(tables)
-    arrays["voices"] = np.array([job.voice for _, job in jobs])
-    arrays["splits"] = np.array([job.split for _, job in jobs])
-    arrays["sentences"] = np.array([sentences[job.sentence] for _, job in jobs])
-    return arrays
+    tables: dict[str, list[np.ndarray]] = {"phones": [], "voices": [], "splits": [], "sentences": []}
+    count = 0
+    for path in paths:
+        with np.load(path) as part:
+            num = len(part["voices"])
+            arrays |= {f"ogg/{count + i}": part[f"ogg/{i}"] for i in range(num)}
+            tables["phones"].append(part["phones"] + np.array([count, 0, 0, 0], np.float32))
+            for name in ("voices", "splits", "sentences"):
+                tables[name].append(part[name])
+        count += num
+    return arrays | {name: np.concatenate(parts) for name, parts in tables.items()}
+
+
+def build(folder: Path, scale: float = 1.0, workers: int = 1) -> dict[str, np.ndarray]:
+    """All arrays of the archive; each voice's own are kept in ``folder``."""
+    jobs: dict[str, list[Job]] = {}
+    for key, job in list_jobs(scale):
+        jobs.setdefault(key, []).append(job)
+    folder.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(workers) as pool:
+        return merge(list(pool.map(partial(build_voice, folder=folder), jobs, jobs.values())))
 
 
 def main() -> None:
@@ -112,9 +219,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the utterances")
+    parser.add_argument("--workers", type=int, default=1, help="voices at a time")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    np.savez(options.out, **build(options.scale))
+    save_archive(options.out, build(options.out.with_suffix(".voices"), options.scale, options.workers))
     log.info("wrote %s, %.1f MB", options.out, options.out.stat().st_size / 1e6)
 
 

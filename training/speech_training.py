@@ -21,6 +21,7 @@ from newsstudio_ditto.units import MOTION_DIM, NUM_POSE_BINS
 from training.ema import RunningMean, half_weights, save_state, save_weights
 from training.head_model import expression_offsets, head_pack
 from training.speech_pool import (
+    CLOSED,
     LABELS_PER_FRAME,
     NUM_WINDOWS,
     Segments,
@@ -31,7 +32,9 @@ from training.viseme import PHONE_NAMES, UNITS, unit_coefficients
 from training.voice_change import change_voice
 
 FIRST_ROW, LAST_ROW = 6, 16
-UNIT_WEIGHT, MOTION_WEIGHT, VELOCITY_WEIGHT, STILL_WEIGHT, CLOSURE_EXTRA = 6.0, 1.0, 1.0, 20.0, 2.0
+UNIT_WEIGHT, MOTION_WEIGHT, VELOCITY_WEIGHT, STILL_WEIGHT, GAP_WEIGHT = 6.0, 1.0, 1.0, 20.0, 0.7
+UPPER_LIP_Y, LOWER_LIP_Y = 1, 4  # of the expression's 63 numbers
+SPREAD_SHARE, LEAST_SPREAD = 0.12, 0.004
 CONDITION_DROPOUT = 0.1
 BASIS_STRENGTH = 0.3
 FIRST_OUTPUT_SCALE = 0.02
@@ -52,6 +55,9 @@ class SpeechOptions:
         batch: segments of 80 frames of a step.
         rate, warmup: learning rate at its peak, steps until then.
         motion_from: share of the schedule after which the diffusion is trained too.
+        closure_extra: how much more motion counts in frames of p, b and m.
+        open_extra: how much more the lips' gap counts in these frames where it is wider than it should be.
+        closure_phones: how much more the names of p, b and m count than other phones'.
         dropout: share of the encoder's activations that is left out in training.
         device, seed: where, and from which seed.
     """
@@ -66,6 +72,9 @@ class SpeechOptions:
     rate: float = 1.2e-3
     warmup: int = 200
     motion_from: float = 0.25
+    closure_extra: float = 3.0
+    open_extra: float = 4.0
+    closure_phones: float = 1.0
     dropout: float = 0.1
     device: str = "cuda"
     seed: int = 0
@@ -127,6 +136,8 @@ class SpeechTraining:
         self.mean = RunningMean(self.networks, 0.998)
         self.optimiser = torch.optim.AdamW(self.networks.parameters(), options.rate, (0.9, 0.98), weight_decay=0.01)
         self.basis = expression_basis().to(self.device)
+        self.phone_weights = torch.ones(len(PHONE_NAMES), device=self.device)
+        self.phone_weights[list(CLOSED)] += options.closure_phones
         self.signal = cumulative_alphas().sqrt().to(self.device)
         self.step, self.elapsed_s = 0, 0.0
         self.history: list[dict[str, float]] = []
@@ -169,18 +180,28 @@ class SpeechTraining:
         with self._autocast():
             encoded = self._condition(features)
             output = self.networks.diffusion(noisy, self._first_frames(clean[:, 0]), encoded, step).float()
-        spread = (self.basis.abs().amax(0) * 0.12).clamp_min(0.004)
+        spread = (self.basis.abs().amax(0) * SPREAD_SHARE).clamp_min(LEAST_SPREAD)
         wanted, given = clean[..., EXPRESSION_START:], output[..., EXPRESSION_START:]
         moving = self.basis.abs().amax(0) > 1e-4
-        weight = 1 + CLOSURE_EXTRA * segments.closed_frames()[..., None].float()
+        closed = segments.closed_frames()
+        weight = 1 + self.options.closure_extra * closed[..., None].float()
         away = ((given - wanted) / spread)[..., moving]
         speed = away[:, 1:] - away[:, :-1]
         still = torch.cat([output[..., :EXPRESSION_START].flatten(), given[..., ~moving].flatten()])
         return {
             "motion": MOTION_WEIGHT * (weight * away.abs()).mean(),
             "velocity": VELOCITY_WEIGHT * speed.abs().mean(),
+            "gap": GAP_WEIGHT * self._gap_loss(given, wanted, closed),
             "still": STILL_WEIGHT * still.abs().mean(),
         }
+
+    def _gap_loss(self, given: Tensor, wanted: Tensor, closed: Tensor) -> Tensor:
+        """How far the opening of the lips is off, of expressions (B, T, 63); too wide counts more where ``closed``."""
+        column = self.basis[:, LOWER_LIP_Y] - self.basis[:, UPPER_LIP_Y]
+        away = given - wanted
+        wider = (away[..., LOWER_LIP_Y] - away[..., UPPER_LIP_Y]) / (column.abs().amax() * SPREAD_SHARE)
+        weight = 1 + (self.options.closure_extra + self.options.open_extra * (wider > 0)) * closed
+        return (weight * wider.abs()).mean()
 
     def train_step(self, pool: SpeechPool) -> dict[str, Tensor]:
         """One optimiser step."""
@@ -189,10 +210,12 @@ class SpeechTraining:
         with self._autocast():
             rows = self.networks.encode(make_noisy(change_voice(segments.samples)))
             kept = rows[:, :, FIRST_ROW:LAST_ROW]
+            if self.options.start is not None and self.step < self.options.warmup:
+                kept = kept.detach()  # a bundle has no heads: the new ones learn before they may teach its encoder
             logits, shapes = self.networks.phone_head(kept).float(), self.networks.unit_head(kept).float()
         phones, units = row_labels(segments)
         losses = {
-            "phones": functional.cross_entropy(logits.flatten(0, 2), phones.flatten()),
+            "phones": functional.cross_entropy(logits.flatten(0, 2), phones.flatten(), self.phone_weights),
             "units": UNIT_WEIGHT * (shapes - units).abs().mean(),
         }
         if share >= self.options.motion_from:

@@ -8,7 +8,7 @@ the last checkpoint.
 import argparse
 import logging
 import time
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
@@ -20,7 +20,7 @@ from training.speech_pool import (
     read_corpus,
 )
 from training.speech_scores import score_voice
-from training.speech_set import HELD_OUT_VOICE
+from training.speech_set import DEV_VOICES, HELD_OUT_VOICE
 from training.speech_training import SpeechOptions, SpeechTraining
 
 log = logging.getLogger(__name__)
@@ -61,9 +61,16 @@ def run_training(
 
 def _score(training: SpeechTraining, tests: dict[str, list[LabelledSpeech]]) -> None:
     for name, spoken in tests.items():
-        scores = {key: round(value, 4) for key, value in score_voice(training, spoken).items()}
+        scores = {key: round(value, 4) for key, value in asdict(score_voice(training, spoken)).items()}
         log.info("speech scores of %s at step %d: %s", name, training.step, scores)
         training.history.append({"step": training.step, **{f"{name}_{key}": value for key, value in scores.items()}})
+
+
+def read_tests(corpus: Path) -> dict[str, list[LabelledSpeech]]:
+    """Utterances to score by, by split and voice: voices to choose settings by, and those that come last."""
+    names = [("dev", "hibari"), *(("dev", voice) for voice in DEV_VOICES), ("test", "hibari"), ("test", HELD_OUT_VOICE)]
+    spoken = {f"{split}_{voice}": read_corpus(corpus, split, voice) for split, voice in names}
+    return {name: utterances for name, utterances in spoken.items() if utterances}
 
 
 def parse_options(arguments: list[str] | None = None) -> SpeechOptions:
@@ -85,8 +92,7 @@ def main() -> None:
     if training.resume():
         log.info("resumed at step %d, %.0f s", training.step, training.elapsed_s)
     pool = SpeechPool(read_corpus(options.corpus, "train"), training.device)
-    tests = {voice: read_corpus(options.corpus, "test", voice) for voice in ("hibari", HELD_OUT_VOICE)}
-    tests = {voice: spoken for voice, spoken in tests.items() if spoken}
+    tests = read_tests(options.corpus)
     while options.wait_for is not None and not options.wait_for.exists():
         time.sleep(0.5)
     if options.until:

@@ -1,5 +1,7 @@
 """Other voices out of the ones at hand: formants moved against the pitch, whispers, and bands that a line swallows.
 
+Some also move sluggishly, as those of statistical synthesisers do: their spectra are blurred over time.
+
 Speech is (B, S) at 16 kHz; length, timing and loudness stay.
 """
 
@@ -12,7 +14,8 @@ from torch.nn import functional
 WINDOW, HOP = 512, 128
 BINS = WINDOW // 2 + 1
 LIFTER = 36
-FORMANT_SPREAD = 0.22
+FORMANT_SPREAD = 0.25
+SLUGGISH_SHARE, MOST_BLUR_HOPS = 0.3, 2.5
 WHISPER_SHARE, BAND_SHARE = 0.08, 0.3
 MAX_GAIN_NEPER = 4.0
 BAND_GAIN = 0.05
@@ -45,6 +48,18 @@ def _missing_bands(num: int, device: torch.device) -> Tensor:
     return torch.where(inside, BAND_GAIN, 1.0)[..., None]
 
 
+def _blur(log_spectra: Tensor) -> Tensor:
+    """Log spectra (B, BINS, T), those of a share of the rows blurred over time: by up to 20 ms, standard deviation."""
+    num, device = len(log_spectra), log_spectra.device
+    reach = 3 * math.ceil(MOST_BLUR_HOPS)
+    hops = torch.arange(-reach, reach + 1, device=device)
+    spread = torch.rand(num, 1, device=device) * MOST_BLUR_HOPS * (torch.rand(num, 1, device=device) < SLUGGISH_SHARE)
+    kernel = torch.exp(-0.5 * (hops[None] / spread.clamp_min(0.05)).square())
+    kernel = (kernel / kernel.sum(1, keepdim=True))[:, None]
+    padded = functional.pad(log_spectra, (reach, reach), mode="replicate").transpose(0, 1)
+    return functional.conv1d(padded, kernel, groups=num).transpose(0, 1)
+
+
 def change_voice(samples: Tensor, share: float = 0.75) -> Tensor:
     """Change the voice of a share of the rows."""
     num, size = samples.shape
@@ -54,7 +69,7 @@ def change_voice(samples: Tensor, share: float = 0.75) -> Tensor:
     log_size = (spectra.abs() + 1e-4).log()
     envelope = _envelope(log_size)
     factor = torch.exp((torch.rand(num, device=device) * 2 - 1) * FORMANT_SPREAD)
-    moved = _stretch(envelope, factor)
+    moved = _blur(_stretch(envelope, factor))
     changed = spectra * (moved - envelope).clamp(-MAX_GAIN_NEPER, MAX_GAIN_NEPER).exp()
     breath = torch.randn(*spectra.shape, device=device, dtype=spectra.dtype) * moved.exp()
     whispers = torch.rand(num, 1, 1, device=device) < WHISPER_SHARE

@@ -1,0 +1,75 @@
+"""The speech corpus: what goes into which part, and how phones of other voices are read."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from training.accent_voice import ACCENTS, write_segments
+from training.festival_voice import read_segments
+from training.kokoro_voice import NAMES, mixture
+from training.sentences import write_sentences
+from training.speech_set import DEV, DEV_VOICES, HELD_OUT_VOICE, TEST, TRAIN, list_jobs, merge, phone_table
+from training.viseme import PHONE_NAMES, Phone
+
+
+def test_more_sentences_begin_with_the_fewer() -> None:
+    many = write_sentences(700)
+    assert len(set(many)) == 700
+    assert write_sentences(320) == many[:320]
+
+
+def test_no_part_shares_a_sentence_with_another() -> None:
+    sentences = write_sentences(TRAIN[-1] + 1)
+    parts = [{sentences[i] for i in part} for part in (TRAIN, DEV, TEST)]
+    assert sum(map(len, parts)) == len(set.union(*parts))
+
+
+def test_what_is_kept_for_judging_is_never_trained_on() -> None:
+    jobs = list(list_jobs())
+    trained = {key for key, job in jobs if job.split == "train"}
+    assert not trained & {*DEV_VOICES.values(), f"flite@{HELD_OUT_VOICE}"}
+    assert not any("rms" in key for key in trained)
+    assert {job.sentence for _, job in jobs if job.split == "train"} <= set(TRAIN)
+    assert {job.sentence for _, job in jobs if job.split == "test"} == set(TEST)
+    assert {job.voice for _, job in jobs if job.split == "dev"} == {"hibari", *DEV_VOICES}
+
+
+def test_mixtures_are_seeded_and_keep_the_size_of_a_style() -> None:
+    for number in range(30):
+        assert mixture(number).sum() == pytest.approx(1)
+        np.testing.assert_array_equal(mixture(number), mixture(number))
+    np.testing.assert_array_equal(mixture(2), np.eye(len(NAMES))[2])
+
+
+def test_labels_of_festival_become_phones() -> None:
+    phones = read_segments("#\n0.2200 100 pau\n0.3000 100 p\n0.4500 100 ax\n")
+    assert phones == [Phone("SIL", 0.0, 0.22), Phone("P", 0.22, 0.3), Phone("AH", 0.3, 0.45)]
+
+
+def test_every_accent_says_every_phone() -> None:
+    for accent in ACCENTS.values():
+        assert set(accent.phones) == set(PHONE_NAMES)
+
+
+def test_an_accent_keeps_times_and_carries_the_pitch() -> None:
+    phones = [Phone("B", 0.0, 0.1), Phone("AY", 0.1, 0.3)]
+    lines = write_segments(phones, [(0.05, 100.0), (0.25, 120.0)], ACCENTS["lp_diphone"]).splitlines()
+    assert lines == ["(b 0.1000 (0.0500 175.0))", "(a 0.1000 )", "(i 0.1000 (0.0500 210.0))"]
+
+
+def test_merging_counts_utterances_on(tmp_path: Path) -> None:
+    for name, count in (("one", 2), ("two", 1)):
+        tables = [phone_table(i, [Phone("P", 0.0, i + 1.0)]) for i in range(count)]
+        np.savez(
+            tmp_path / f"{name}.npz",
+            phones=np.concatenate(tables),
+            voices=np.array([name] * count),
+            splits=np.array(["train"] * count),
+            sentences=np.array(["Up."] * count),
+            **{f"ogg/{i}": np.full(3, i, np.uint8) for i in range(count)},
+        )
+    merged = merge([tmp_path / "one.npz", tmp_path / "two.npz"])
+    assert merged["phones"][:, 0].tolist() == [0, 1, 2]
+    assert merged["voices"].tolist() == ["one", "one", "two"]
+    assert [int(merged[f"ogg/{i}"][0]) for i in range(3)] == [0, 1, 0]
