@@ -2,17 +2,19 @@
 
 ``python -m training.evaluate_renderer --heads FOLDER --anchor FILE.npz [--bundle FOLDER] [--sheet JPG]``.
 
-FOLDER holds held-out people of ``training.head_worker`` (seeds 0 to 31), the file an anchor packed
-by
-``training.anchor_pack``. Prints JSON: PSNR of face and mouth, mouth sharpness over the target's, landmark error in
-percent of the eye distance, and the motion extractor's error in pixels of the 512 crop.
+FOLDER holds held-out people of ``training.head_worker`` (seeds 0 to 31), the file an anchor packed by
+``training.anchor_pack``. Prints JSON: PSNR of the whole crop, of the box around the face (hair included), of the face
+inside the outline of its landmarks, and of the mouth; mouth sharpness over the target's; landmark error in percent of
+the eye distance; and the motion extractor's error in pixels of the 512 crop.
 """
 
 import argparse
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
+import cv2
 import numpy as np
 import torch
 
@@ -32,6 +34,19 @@ TARGETS = {
     "heads_mouth_db": 27.0,
 }
 LIMITS = {"heads_landmarks_percent": 1.2, "heads_motion_px": 3.0}
+
+
+def face_outlines(pictures: torch.Tensor, finder: FaceFinder) -> torch.Tensor:
+    """Masks (B, 1, S, S) of what the landmarks of the face in each of the pictures (B, 3, S, S) enclose.
+
+    A picture in which no face is found gets an empty mask.
+    """
+    masks = np.zeros((len(pictures), 1, *pictures.shape[2:]), np.uint8)
+    for picture, mask in zip(pictures, masks, strict=True):
+        faces = finder.observe((picture * 255).byte().permute(1, 2, 0).numpy().copy())
+        if faces:
+            cv2.fillConvexPoly(mask[0], cv2.convexHull(faces[0].landmarks[:, :2].astype(np.int32)), 1)
+    return torch.from_numpy(masks).float()
 
 
 def landmark_error(rows: list[torch.Tensor], finder: FaceFinder) -> float:
@@ -66,12 +81,15 @@ def main() -> None:
         sets["heads"] = load_people(options.heads, device)
     if options.anchor:
         sets["anchor"] = load_packed(options.anchor, device)[1]
+    finder = FaceFinder()
     figures: dict[str, float] = {}
     rows: list[torch.Tensor] = []
     for name, pictures in sets.items():
-        scores, examples = evaluate_renderer(renderer, pictures, frames=12)
+        scores, examples = evaluate_renderer(
+            renderer, pictures, frames=12, find_outline=partial(face_outlines, finder=finder)
+        )
         figures |= {f"{name}_{key}": value for key, value in scores.items()}
-        figures[f"{name}_landmarks_percent"] = landmark_error(examples, FaceFinder())
+        figures[f"{name}_landmarks_percent"] = landmark_error(examples, finder)
         figures[f"{name}_motion_px"] = evaluate_motion(bundle.motion_extractor, pictures)
         rows += examples
     if options.sheet:

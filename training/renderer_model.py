@@ -1,5 +1,6 @@
 """The networks that draw a face and the one that reads it, as one training unit; their losses and scores."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -73,18 +74,26 @@ def motion_loss(output: MotionOutput, labels: MotionLabels) -> tuple[Tensor, Ten
 
 
 class Score(NamedTuple):
-    """Sums over pictures: squared error of the face box and of the mouth as PSNR.
+    """Quality of pictures (B,): PSNR of four regions, and the mouth's edge strength over the target's.
 
-    And edge strength ratio of the mouth.
+    Args:
+        crop_db: the whole picture.
+        box_db: the box around the keypoints with a margin, so with the hair beside the face.
+        face_db: inside the outline that was given; the box where none was.
+        mouth_db: around the mouth.
+        sharpness: of the mouth.
     """
 
+    crop_db: Tensor
+    box_db: Tensor
     face_db: Tensor
     mouth_db: Tensor
     sharpness: Tensor
 
 
 def _masked_db(error: Tensor, mask: Tensor) -> Tensor:
-    return -10 * torch.log10((error * mask).sum((1, 2, 3)) / mask.sum((1, 2, 3)).clamp_min(1) + 1e-8)
+    """PSNR inside masks; not a number where one is empty."""
+    return -10 * torch.log10((error * mask).sum((1, 2, 3)) / mask.sum((1, 2, 3)) + 1e-8)
 
 
 def _laplacian_spread(images: Tensor, mask: Tensor) -> Tensor:
@@ -96,25 +105,34 @@ def _laplacian_spread(images: Tensor, mask: Tensor) -> Tensor:
     return ((edges - mean).square() * weight).sum((1, 2, 3)).sqrt()
 
 
-def score_pictures(output: Tensor, target: Tensor, keypoints: Tensor) -> Score:
-    """Quality of pictures (B, 3, S, S), per picture."""
+def score_pictures(output: Tensor, target: Tensor, keypoints: Tensor, outline: Tensor | None = None) -> Score:
+    """Quality of pictures (B, 3, S, S), per picture; the outline of the face is a mask (B, 1, S, S)."""
     size = output.shape[-1]
     axis = torch.linspace(-1, 1, size, device=output.device)
     low, high = keypoints[..., :2].amin(1) - FACE_BOX_MARGIN, keypoints[..., :2].amax(1) + FACE_BOX_MARGIN
     across = (axis > low[:, :1]) & (axis < high[:, :1])
     down = (axis > low[:, 1:]) & (axis < high[:, 1:])
-    face = (down[:, :, None] & across[:, None, :])[:, None].float()
+    box = (down[:, :, None] & across[:, None, :])[:, None].float()
     mouth = (blob(mouth_centre(keypoints), 0.16, size) > 0.5).float()
     error = (output - target).square().mean(1, keepdim=True)
     ratio = _laplacian_spread(output, mouth) / _laplacian_spread(target, mouth).clamp_min(1e-6)
-    return Score(_masked_db(error, face), _masked_db(error, mouth), ratio)
+    regions = (torch.ones_like(box), box, box if outline is None else outline, mouth)
+    return Score(*(_masked_db(error, region) for region in regions), ratio)
 
 
 @torch.no_grad()
 def evaluate_renderer(
-    renderer: Renderer, pictures: PictureSet, *, frames: int
+    renderer: Renderer,
+    pictures: PictureSet,
+    *,
+    frames: int,
+    find_outline: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[dict[str, float], list[Tensor]]:
-    """Mean scores with frame 0 or the most closed mouth as the source, and example rows (3, 512, 1536)."""
+    """Mean scores with frame 0 or the most closed mouth as the source, and example rows (3, 512, 1536).
+
+    ``find_outline`` gives the masks (B, 1, S, S) of the faces in target pictures (B, 3, S, S); an empty one, of a face
+    that was not found, does not count.
+    """
     scores: list[Score] = []
     examples: list[Tensor] = []
     total = pictures.images.shape[1]
@@ -123,11 +141,12 @@ def evaluate_renderer(
         others = [i for i in range(total) if i != source][:frames]
         pair = _frames_of(pictures, person, source, others)
         output = renderer(pair.source, pair.source_keypoints, pair.target_keypoints)
-        scores.append(score_pictures(output, pair.target, pair.target_keypoints))
+        outline = None if find_outline is None else find_outline(pair.target)
+        scores.append(score_pictures(output, pair.target, pair.target_keypoints, outline))
         source_row = pair.source[0]
         picked = int(pictures.jaw[person, others].argmax()), len(others) // 2
         examples += [torch.cat([source_row, pair.target[i], output[i]], -1) for i in picked]
-    means = {name: float(torch.cat([getattr(s, name) for s in scores]).mean()) for name in Score._fields}
+    means = {name: float(torch.cat([getattr(s, name) for s in scores]).nanmean()) for name in Score._fields}
     return means, examples
 
 
