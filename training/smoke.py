@@ -170,7 +170,7 @@ def main() -> None:
     config, seconds = (MINI_NETWORKS, 110.0) if options.full else (TOY_NETWORKS, 0.0)
     with tempfile.TemporaryDirectory() as folder:
         smoke_renderer(Path(folder), config, steps=6, seconds=seconds)
-        smoke_speech(Path(folder), config, steps=20, seconds=seconds)
+        smoke_speech(Path(folder), config, steps=50, seconds=seconds)
     log.info("done in %.0f s", time.monotonic() - began)
 
 
