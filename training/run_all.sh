@@ -10,6 +10,8 @@ rm -rf "$heads"
 mkdir -p "$heads"
 rm -f "$run/pool_ready"
 export PYTHONUNBUFFERED=1
+anchor=.train/anchor.npz
+[ -e "$anchor" ] || anchor=training/assets/anchor.npz
 optional() { if [ -e "$2" ]; then echo "--$1 $2"; fi; }
 
 # shellcheck disable=SC2086
@@ -24,7 +26,7 @@ while [ "$i" -lt "$workers" ]; do
 done
 # shellcheck disable=SC2046,SC2086
 python3 -m training.train_renderer --run "$run" --heads "$heads" --people "$people" --held-out "$held" \
-    --frames "$frames" --seconds "$renderer_s" $(optional anchor .train/anchor.npz) \
+    --frames "$frames" --seconds "$renderer_s" --anchor "$anchor" \
     $(optional extra .train/anchor_lab.npz) $(optional start newsstudio_ditto/bundled/mini) ${RENDERER_FLAGS:-} \
     >>"$run/renderer.log" 2>&1
 wait "$speech"
