@@ -5,14 +5,13 @@ of the lips are the same in all of them, and the times are exact.
 """
 
 import re
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import soundfile
 
-from training.festival_voice import read_segments
+from training.festival_voice import read_segments, run_festival
 from training.viseme import Phone
 from training.voices import Utterance, to_16k
 
@@ -108,15 +107,10 @@ class AccentVoice:
         with tempfile.TemporaryDirectory() as folder:
             wave, segments, pitch, script = (Path(folder) / name for name in ("s.wav", "s.segs", "s.f0", "say.scm"))
             values = {"planner": PLANNER, "segments": segments, "pitch": pitch}
-            _run(script, PLAN.format(**values, text=re.sub(r'["\\]', "", text)))
+            run_festival(script, PLAN.format(**values, text=re.sub(r'["\\]', "", text)))
             phones = read_segments(segments.read_text())
             targets = [tuple(map(float, line.split())) for line in pitch.read_text().splitlines()]
             listed = write_segments(phones, [(at, hz) for at, hz in targets], self._accent)
-            _run(script, SPEAK.format(name=self._name, segments=listed, wave=wave))
+            run_festival(script, SPEAK.format(name=self._name, segments=listed, wave=wave))
             samples, rate_hz = soundfile.read(wave)
         return Utterance(to_16k(samples, rate_hz), phones)
-
-
-def _run(script: Path, text: str) -> None:
-    script.write_text(text)
-    subprocess.run(["festival", "-b", str(script)], check=True, capture_output=True)

@@ -21,7 +21,7 @@ from training.export import BUNDLED, EXPORTS, blend, read_networks
 from training.speech_pool import LabelledSpeech, read_corpus
 from training.speech_scores import LipScores, predict_gaps, score_gaps
 from training.speech_set import DEV_VOICES, HELD_OUT_VOICE
-from training.speech_training import LOWER_LIP_Y, UPPER_LIP_Y, SpeechNetworks, expression_basis
+from training.speech_training import SpeechNetworks, expression_basis, unit_gaps
 
 SHARES, GUIDANCE = (0.0, 0.35, 0.5, 0.65, 0.8, 1.0), (1.0, 1.2, 1.4, 1.7, 2.0)
 KNOWN_VOICE = "hibari"
@@ -68,15 +68,14 @@ def try_all(
     """Score every mixture with every guidance on utterances by voice."""
     trained, loaded = read_networks(exports), load_bundle(bundle)
     before = {name: getattr(loaded, name) for name in EXPORTS["speech.safetensors"]}
-    basis = expression_basis()
-    unit_gaps = (basis[:, LOWER_LIP_Y] - basis[:, UPPER_LIP_Y]).numpy()
+    opened = unit_gaps(expression_basis()).numpy()
     for share in shares:
         networks = mix_networks(trained, before, share).to(device)
         for scale in guidance:
             scores = {}
             for voice, utterances in spoken.items():
                 gaps = predict_gaps(networks, utterances, device, guidance_scale=scale)
-                scores[voice] = score_gaps(gaps, utterances, unit_gaps)
+                scores[voice] = score_gaps(gaps, utterances, opened)
             yield Trial(share, scale, scores)
 
 

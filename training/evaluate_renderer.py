@@ -36,6 +36,11 @@ TARGETS = {
 LIMITS = {"heads_landmarks_percent": 1.2, "heads_motion_px": 3.0}
 
 
+def _to_bytes(picture: torch.Tensor) -> np.ndarray:
+    """Picture (3, S, S), 0..1 -> (S, S, 3) uint8."""
+    return (picture * 255).byte().permute(1, 2, 0).numpy().copy()
+
+
 def face_outlines(pictures: torch.Tensor, finder: FaceFinder) -> torch.Tensor:
     """Masks (B, 1, S, S) of what the landmarks of the face in each of the pictures (B, 3, S, S) enclose.
 
@@ -43,7 +48,7 @@ def face_outlines(pictures: torch.Tensor, finder: FaceFinder) -> torch.Tensor:
     """
     masks = np.zeros((len(pictures), 1, *pictures.shape[2:]), np.uint8)
     for picture, mask in zip(pictures, masks, strict=True):
-        faces = finder.observe((picture * 255).byte().permute(1, 2, 0).numpy().copy())
+        faces = finder.observe(_to_bytes(picture))
         if faces:
             cv2.fillConvexPoly(mask[0], cv2.convexHull(faces[0].landmarks[:, :2].astype(np.int32)), 1)
     return torch.from_numpy(masks).float()
@@ -56,7 +61,7 @@ def landmark_error(rows: list[torch.Tensor], finder: FaceFinder) -> float:
     """
     errors = []
     for row in rows:
-        _, target, output = ((x * 255).byte().permute(1, 2, 0).numpy().copy() for x in row.clamp(0, 1).chunk(3, -1))
+        _, target, output = (_to_bytes(x) for x in row.clamp(0, 1).chunk(3, -1))
         found = [finder.observe(image) for image in (target, output)]
         if all(found):
             a, b = (faces[0].landmarks[:, :2] for faces in found)

@@ -16,7 +16,7 @@ from newsstudio_ditto.networks.motion_diffusion import EncodedCondition, sample_
 from newsstudio_ditto.units import MOTION_DIM, SAMPLES_PER_FRAME, WINDOW_FRAMES
 from training.lips import closure_share, lagged_correlations
 from training.speech_pool import LABEL_HZ, LABELS_PER_FRAME, LEAD_SAMPLES, SEGMENT_SAMPLES, LabelledSpeech
-from training.speech_training import LOWER_LIP_Y, UPPER_LIP_Y, SpeechNetworks, SpeechTraining, merge_windows
+from training.speech_training import LOWER_LIP_Y, UPPER_LIP_Y, SpeechNetworks, SpeechTraining, merge_windows, unit_gaps
 from training.viseme import PHONE_NAMES, Phone
 
 GAP_COLUMNS = (EXPRESSION_START + UPPER_LIP_Y, EXPRESSION_START + LOWER_LIP_Y)
@@ -85,14 +85,14 @@ def phone_runs(labels: np.ndarray) -> list[Phone]:
     return [Phone(PHONE_NAMES[labels[start]], start / LABEL_HZ, end / LABEL_HZ) for start, end in pairwise(edges)]
 
 
-def score_gaps(gaps: list[np.ndarray], spoken: list[LabelledSpeech], unit_gaps: np.ndarray) -> LipScores:
-    """Judge openings (T,) of utterances; ``unit_gaps`` (U,) is what each face unit opens, in crop units."""
+def score_gaps(gaps: list[np.ndarray], spoken: list[LabelledSpeech], opened: np.ndarray) -> LipScores:
+    """Judge openings (T,) of utterances; ``opened`` (U,) is what each face unit opens, in crop units."""
     wanted: list[np.ndarray] = []
     phones: list[Phone] = []
     for gap, one in zip(gaps, spoken, strict=True):
         start_s = sum(map(len, wanted)) * LABELS_PER_FRAME / LABEL_HZ
         rows = one.units[: len(gap) * LABELS_PER_FRAME].reshape(len(gap), LABELS_PER_FRAME, -1).mean(1)
-        wanted.append(np.maximum(rows @ unit_gaps, 0))
+        wanted.append(np.maximum(rows @ opened, 0))
         phones += [Phone(p.name, p.start_s + start_s, p.end_s + start_s) for p in phone_runs(one.phones)]
     x, y = np.concatenate(gaps), np.concatenate(wanted)
     lags = lagged_correlations(x, y)
@@ -110,6 +110,5 @@ def score_gaps(gaps: list[np.ndarray], spoken: list[LabelledSpeech], unit_gaps: 
 
 def score_voice(training: SpeechTraining, spoken: list[LabelledSpeech]) -> LipScores:
     """Judge the running means of a run on the utterances of a voice."""
-    unit_gaps = (training.basis[:, LOWER_LIP_Y] - training.basis[:, UPPER_LIP_Y]).cpu().numpy()
     gaps = predict_gaps(training.mean.module, spoken, training.device)
-    return score_gaps(gaps, spoken, unit_gaps)
+    return score_gaps(gaps, spoken, unit_gaps(training.basis).cpu().numpy())

@@ -106,6 +106,11 @@ def expression_basis() -> Tensor:
     return torch.from_numpy(expression_offsets(rows, pack).reshape(len(UNITS), -1) / BASIS_STRENGTH)
 
 
+def unit_gaps(basis: Tensor) -> Tensor:
+    """How far each face unit opens the lips (U,), in crop units, of what the units do to the expression (U, 63)."""
+    return basis[:, LOWER_LIP_Y] - basis[:, UPPER_LIP_Y]
+
+
 def merge_windows(rows: Tensor) -> Tensor:
     """Rows (B, NUM_WINDOWS, 20, A) -> condition (B, 80, A)."""
     return torch.stack([merge_rows(one) for one in rows.unbind(0)])
@@ -197,7 +202,7 @@ class SpeechTraining:
 
     def _gap_loss(self, given: Tensor, wanted: Tensor, closed: Tensor) -> Tensor:
         """How far the opening of the lips is off, of expressions (B, T, 63); too wide counts more where ``closed``."""
-        column = self.basis[:, LOWER_LIP_Y] - self.basis[:, UPPER_LIP_Y]
+        column = unit_gaps(self.basis)
         away = given - wanted
         wider = (away[..., LOWER_LIP_Y] - away[..., UPPER_LIP_Y]) / (column.abs().amax() * SPREAD_SHARE)
         weight = 1 + (self.options.closure_extra + self.options.open_extra * (wider > 0)) * closed

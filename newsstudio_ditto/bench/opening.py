@@ -14,6 +14,7 @@ from newsstudio_ditto.render.frame_pool import FramePool
 
 # Opening is too short to time a handful of times only.
 OPENINGS_PER_RUN = 20
+DEVICE_OPENINGS_PER_RUN = 4
 
 
 def dump_pickle(packet: Packet, path: Path) -> int:
@@ -55,7 +56,7 @@ def measure_open(bench: Bench) -> list[Figure]:
     pickle_bytes = dump_pickle(packet, pickled)
     unpickled = Times.of(time_runs(lambda: load_pickle(pickled), runs, warmups=1))
     pickled.unlink()
-    openings, few = runs * OPENINGS_PER_RUN, runs * 4
+    openings, few = runs * OPENINGS_PER_RUN, runs * DEVICE_OPENINGS_PER_RUN
 
     def figure(name: str, action: Callable[[], object], note: str = "", times: int = openings) -> Figure:
         ours = Times.of(time_runs(action, times, device=device))

@@ -3,6 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
@@ -61,8 +62,7 @@ def measure_core(bench: Bench) -> list[Figure]:
     engine.warm_up()
     figures = []
     for size in bench.options.batch_sizes:
-        batch = draw_batch(bench, size)
-        render: Callable[[], object] = lambda batch=batch: engine.render(*batch)  # type: ignore[misc]  # noqa: E731
+        render = partial(engine.render, *draw_batch(bench, size))
         times = Times.of(time_runs(render, runs, device=device, warmups=bench.warmups), size)
         share = round(flops / (times.median_ms / 1000) / (roof.tflops * 1e12), 3)
         note = f"{flops / 1e12:.3f} TFLOP a frame" if size == 1 else ""

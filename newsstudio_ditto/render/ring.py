@@ -35,7 +35,7 @@ class HostRing:
         self._stream = torch.cuda.Stream(device) if is_cuda else None  # type: ignore[no-untyped-call]
         # One block: page-locked memory comes in powers of two.
         rows = torch.empty(num_slots, row_bytes, dtype=torch.uint8, pin_memory=is_cuda)
-        self._slots = [_Slot(row, _event() if is_cuda else None) for row in rows]
+        self._slots = [_Slot(row, sleeping_event() if is_cuda else None) for row in rows]
         self._num_pushed = 0
 
     @property
@@ -74,6 +74,6 @@ class HostRing:
         return index
 
 
-def _event() -> torch.cuda.Event:
-    # Blocking: whoever waits for it sleeps, and leaves the core to the encoder.
+def sleeping_event() -> torch.cuda.Event:
+    """An event whose waiting thread sleeps, and leaves its core to the encoder."""
     return torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]

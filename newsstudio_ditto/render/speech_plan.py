@@ -16,6 +16,7 @@ from newsstudio_ditto.render.engine import Engine
 from newsstudio_ditto.render.frame_plan import FramePlan, SpeechPoser
 from newsstudio_ditto.render.motion import iterate_motion, steps_and_guidance
 from newsstudio_ditto.render.prefetch import prefetch
+from newsstudio_ditto.render.ring import sleeping_event
 
 Item = TypeVar("Item")
 
@@ -83,8 +84,7 @@ class SpeechPlanner:
 
 
 def _sleep_until_done(stream: torch.cuda.Stream) -> None:
-    """Wait for a stream without turning in circles on a core that the encoder could use."""
-    done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    done = sleeping_event()
     done.record(stream)
     done.synchronize()
 
