@@ -49,6 +49,7 @@ class PipedChild:
         self._stdin = self._process.stdin
         os.set_blocking(self._stdin.fileno(), False)
         _enlarge_pipe(self._stdin.fileno())
+        self._exit = _open_exit(self._process.pid)
 
     def write(self, chunk: memoryview, *, stall_timeout_s: float) -> None:
         """Send bytes; returns when all are in the pipe.
@@ -101,6 +102,9 @@ class PipedChild:
         self._close_stdin()
         self._process.wait()
         self._stderr.close()
+        if self._exit is not None:
+            os.close(self._exit)
+            self._exit = None
 
     def kill_group(self) -> None:
         """Kill the child and all that it started."""
@@ -110,17 +114,26 @@ class PipedChild:
 
     def _wait(self, timeout_s: float) -> int:
         deadline = time.monotonic() + timeout_s
-        while True:
+        while not self._ends_within(max(min(deadline - time.monotonic(), _LOOK_S), 0)):
+            self._cut_flood()
+            if time.monotonic() >= deadline:
+                self.kill_group()
+                raise SinkError(
+                    f"{self._name} did not end within {timeout_s:.0f} s: {self._complaint()}",
+                    "look at the load and the disk of this machine, then render again",
+                )
+        return self._process.wait()
+
+    def _ends_within(self, seconds: float) -> bool:
+        if self._exit is None:
             try:
-                return self._process.wait(max(min(deadline - time.monotonic(), _LOOK_S), 0))
-            except subprocess.TimeoutExpired as error:
-                self._cut_flood()
-                if time.monotonic() >= deadline:
-                    self.kill_group()
-                    raise SinkError(
-                        f"{self._name} did not end within {timeout_s:.0f} s: {self._complaint()}",
-                        "look at the load and the disk of this machine, then render again",
-                    ) from error
+                self._process.wait(seconds)  # looks only every 50 ms
+            except subprocess.TimeoutExpired:
+                return False
+            return True
+        poll = select.poll()
+        poll.register(self._exit, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
 
     def _ended(self, status: int) -> SinkError:
         how = f"was killed by signal {-status}" if status < 0 else f"exited with {status}"
@@ -141,6 +154,18 @@ class PipedChild:
     def _close_stdin(self) -> None:
         if not self._stdin.closed:
             self._stdin.close()
+
+
+def _open_exit(pid: int) -> int | None:
+    """A descriptor that becomes readable when a process ends; None where the system has no such thing."""
+    open_process = getattr(os, "pidfd_open", None)
+    if open_process is None:
+        return None
+    try:
+        descriptor: int = open_process(pid)
+    except OSError:
+        return None  # an old kernel, or one that forbids it
+    return descriptor
 
 
 def _append_only(descriptor: int) -> None:

@@ -16,7 +16,7 @@ _REFUSED_FORMATS = frozenset({"hls", "dash", "concat", "sdp", "rtsp", "imf", "tt
 _REFUSED_BRANDS = frozenset({"heic", "heix", "heim", "heis", "mif1", "msf1"})
 _OPTIONS = {"protocol_whitelist": "file", "pattern_type": "none"}
 # Otherwise FFmpeg decodes some frames to learn what the header of an mp4 says anyway: tens of milliseconds.
-_HEADER_OPTIONS = {**_OPTIONS, "probesize": "32"}
+_HEADER_OPTIONS = {**_OPTIONS, "probesize": "32", "skip_frame": "all"}
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def open_container(path: Path, *, header_only: bool = False) -> Iterator[InputCo
 
     Args:
         path: any file name; ``%03d`` or ``a:b`` in it mean nothing.
-        header_only: believe the header, and decode nothing to learn more; for an mp4 that is read packet by packet.
+        header_only: believe the header, and decode nothing, not even later; for an mp4 that is read packet by packet.
 
     Raises:
         MediaError: when the file is missing, empty or not a media file.

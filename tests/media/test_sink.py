@@ -189,6 +189,32 @@ def test_an_ffmpeg_that_hangs_at_the_end_is_killed(tmp_path: Path, open_sink: Op
     assert leftovers(tmp_path / "out") == []
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_end_is_noticed_without_process_descriptors(
+    monkeypatch: pytest.MonkeyPatch, open_sink: Opener, status: int
+) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse, raising=False)
+    with (
+        pytest.raises(SinkError, match="exited with 3" if status else "does not open"),
+        open_sink(script=f"cat > /dev/null; sleep 0.2; exit {status}") as sink,
+    ):
+        sink.write(grey_frame(9))
+
+
+def test_no_descriptor_is_left_open(open_sink: Opener) -> None:
+    def count() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = count()
+    for _ in range(3):
+        with open_sink() as sink:
+            sink.write(grey_frame(9))
+    assert count() == before
+
+
 def test_an_error_in_the_block_kills_at_once(tmp_path: Path, open_sink: Opener) -> None:
     script = f"echo $$ > {tmp_path}/pid; sleep 60 & cat > /dev/null; wait"
     with pytest.raises(KeyboardInterrupt), open_sink(script=script) as sink:
