@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from training.anchor.loop_video import region_corner
+from training.files import save_arrays
 from training.framing import FACE_DEPTH
 from training.head_model import (
     NOMINAL_DISTANCE,
@@ -34,7 +35,7 @@ from training.head_model import (
     pose_labels,
 )
 from training.labels import RIGID_KEYPOINTS, crop_keypoints
-from training.pool import cut, encode_png, encode_webp, save_bytes
+from training.pool import cut, encode_png, encode_webp
 
 WIDE_CAMERA = Camera(0.0, -0.45, NOMINAL_DISTANCE, math.radians(14.5))
 QUALITY = 90
@@ -170,7 +171,7 @@ def main() -> None:
         if is_archive
         else pack_folder(options.source, pack, options.size, lossless=options.lossless, last=options.last)
     )
-    save_bytes(arrays, options.out)
+    save_arrays(arrays, options.out)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-"""Running mean of weights, and files that are never half written."""
+"""Running mean of weights, and weights by name."""
 
 import copy
-from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 
@@ -34,21 +32,6 @@ def half_weights(module: nn.Module, prefix: str) -> dict[str, Tensor]:
         f"{prefix}.{name}": (value.half() if value.dtype.is_floating_point else value).contiguous().cpu()
         for name, value in module.state_dict().items()
     }
-
-
-def save_weights(weights: dict[str, Tensor], path: Path) -> None:
-    """Write safetensors through a sibling file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".part")
-    save_file(weights, partial)
-    partial.replace(path)
-
-
-def save_state(state: dict[str, object], path: Path) -> None:
-    """Write a training state through a sibling file."""
-    partial = path.with_suffix(".part")
-    torch.save(state, partial)
-    partial.replace(path)
 
 
 def sub_state(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -29,12 +29,6 @@ def read_segments(listing: str) -> list[Phone]:
     return phones
 
 
-def run_festival(script: Path, text: str) -> None:
-    """Write a script and let ``festival`` run it."""
-    script.write_text(text)
-    subprocess.run(["festival", "-b", str(script)], check=True, capture_output=True)
-
-
 class FestivalVoice:
     """One of the voices of ``festival``, at ``stretch`` times its usual length."""
 
@@ -46,6 +40,7 @@ class FestivalVoice:
         with tempfile.TemporaryDirectory() as folder:
             wave, segments, script = (Path(folder) / name for name in ("speech.wav", "speech.segs", "say.scm"))
             values = {"name": self._name, "stretch": self._stretch, "wave": wave, "segments": segments}
-            run_festival(script, SCRIPT.format(**values, text=text.replace('"', "")))
+            script.write_text(SCRIPT.format(**values, text=text.replace('"', "")))
+            subprocess.run(["festival", "-b", str(script)], check=True, capture_output=True)
             samples, rate_hz = soundfile.read(wave)
             return Utterance(to_16k(samples, rate_hz), read_segments(segments.read_text()))

@@ -13,6 +13,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from training.files import save_arrays
 from training.head_model import head_pack
 from training.head_renderer import HeadRenderer
 from training.sampling import sample_person
@@ -26,10 +27,7 @@ def write_person(renderer: HeadRenderer, seed: int, num_frames: int, folder: Pat
     frames = sample_person(renderer, seed, num_frames)
     np.save(folder / f"{seed}.npy", frames.images)
     labels = {name: getattr(frames, name) for name in ("keypoints", "canonical", "angles_deg", "scale", "crops", "jaw")}
-    partial = folder / f"{seed}.part"
-    with partial.open("wb") as file:
-        np.savez(file, **labels)
-    partial.rename(folder / f"{seed}.npz")
+    save_arrays(labels, folder / f"{seed}.npz")
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """Training pictures held on the device, and random crops of them."""
 
-import io
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -288,12 +287,3 @@ def cut_singles(pictures: PictureSet, person: Tensor, frame: Tensor, jitter: flo
     images = cut(pictures.half_images[person, frame], crops, INPUT_PX, pictures.padding)
     picked = (pictures.keypoints[person, frame], pictures.canonical[person])
     return images, crop_labels(*picked, pictures.angles_deg[person, frame], pictures.scale[person, frame], crops)
-
-
-def save_bytes(arrays: dict[str, np.ndarray], path: Path) -> None:
-    """``np.savez`` through a sibling file, so that a reader never sees half of it."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    partial = path.with_suffix(".part")
-    partial.write_bytes(buffer.getvalue())
-    partial.replace(path)

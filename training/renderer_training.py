@@ -18,7 +18,8 @@ from newsstudio_ditto.networks.bundle import load_bundle
 from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor
 from training.augment import degrade, disguise, jitter_colour, mirror_some
-from training.ema import RunningMean, half_weights, save_state, save_weights
+from training.ema import RunningMean, half_weights
+from training.files import save_state, save_weights
 from training.growth import grow_into, with_finer_picture
 from training.labels import MotionLabels
 from training.landmark_features import LandmarkFeatures
@@ -39,7 +40,7 @@ from training.renderer_model import Renderer, evaluate_motion, evaluate_renderer
 log = logging.getLogger(__name__)
 
 LANDMARK_WEIGHT, ADVERSARIAL_WEIGHT, MATCHING_WEIGHT = 0.3, 0.03, 0.3
-SQUARE_WEIGHT, ENERGY_WEIGHT = 10.0, 0.5
+SQUARE_WEIGHT = 10.0
 CRITIC_FADE_FROM, CRITIC_LEFT = 0.75, 0.35
 # The fixed vertices are up to 3 px from each other's mirror images, so mirrored faces have to go before the end.
 MIRROR_SHARE, MIRROR_UNTIL = 0.5, 0.6
@@ -62,6 +63,8 @@ class RendererOptions:
         people, held_out, frames, size: pool of heads.
         min_people, patience: training starts with fewer people after that many seconds.
         batch, motion_batch: pictures of a step.
+        motion_every: the motion extractor is trained at every so many steps; 0 leaves it as it is.
+        energy_weight: of the loss that compares the strength of edges: more makes pictures sharper and less exact.
         rate, motion_rate, warmup: learning rates at their peak, steps until then.
         anchor_share, anchor_share_late: share of anchor pictures before and after the critic sets in or fresh
             anchor pictures arrive.
@@ -87,6 +90,8 @@ class RendererOptions:
     patience: float = 75.0
     batch: int = 32
     motion_batch: int = 96
+    motion_every: int = 1
+    energy_weight: float = 0.5
     rate: float = 3e-4
     motion_rate: float = 1.5e-3
     warmup: int = 100
@@ -202,7 +207,7 @@ class RendererTraining:
         faces = [face_square(x, pair.target_keypoints) for x in (output, pair.target)]
         centres = native_centres(pair.target_keypoints, output.shape[-1])
         patches = [native_patches(x, centres) for x in (output, pair.target)]
-        losses["energy"] = ENERGY_WEIGHT * edge_energy_loss(*patches)
+        losses["energy"] = self.options.energy_weight * edge_energy_loss(*patches)
         with self._autocast():
             losses["landmarks"] = LANDMARK_WEIGHT * landmark_loss(self._see, *faces)
             views = [(self.face_critic, *faces)]
@@ -263,9 +268,15 @@ class RendererTraining:
         fade = max(0.0, (share - CRITIC_FADE_FROM) / (1 - CRITIC_FADE_FROM))
         losses = self.renderer_step(
             pictures, anchor_share=anchor_share, with_critic=late, critic_weight=1 - (1 - CRITIC_LEFT) * fade
-        ) | self.motion_step(pictures, MIRROR_SHARE if share < MIRROR_UNTIL else 0.0)
+        )
+        if self._trains_motion:
+            losses |= self.motion_step(pictures, MIRROR_SHARE if share < MIRROR_UNTIL else 0.0)
         self.step += 1
         return losses
+
+    @property
+    def _trains_motion(self) -> bool:
+        return bool(self.options.motion_every) and self.step % self.options.motion_every == 0
 
     def set_length(self, seconds: float) -> None:
         """Change the length of the whole schedule."""
@@ -281,7 +292,8 @@ class RendererTraining:
         try:
             for with_critic in (False, True, True):
                 self.renderer_step(pictures, anchor_share=options.anchor_share, with_critic=with_critic)
-                self.motion_step(pictures)
+                if self._trains_motion:
+                    self.motion_step(pictures)
         except RuntimeError:  # what the compiler raises; the run is worth more than its speed
             log.warning("the networks do not compile here and run as they are", exc_info=True)
             self.options = replace(options, compiled=0)

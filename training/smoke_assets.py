@@ -9,9 +9,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from training.files import save_arrays
 from training.head_model import head_pack
 from training.head_renderer import HeadRenderer
-from training.pool import encode_webp, save_bytes
+from training.pool import encode_webp
 from training.sampling import sample_person
 from training.smoke import ASSETS
 
@@ -52,5 +53,5 @@ def speech_arrays(corpus_path: Path) -> dict[str, np.ndarray]:
 
 
 if __name__ == "__main__":
-    save_bytes(picture_arrays(), ASSETS / "smoke_heads.npz")
-    save_bytes(speech_arrays(Path(sys.argv[1])), ASSETS / "smoke_speech.npz")
+    save_arrays(picture_arrays(), ASSETS / "smoke_heads.npz")
+    save_arrays(speech_arrays(Path(sys.argv[1])), ASSETS / "smoke_speech.npz")

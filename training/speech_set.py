@@ -21,10 +21,10 @@ import numpy as np
 import soundfile
 
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
-from training.accent_voice import ACCENTS, AccentVoice
 from training.align import align_text
 from training.festival_voice import FestivalVoice
-from training.kokoro_voice import KokoroVoice
+from training.files import save_arrays
+from training.kokoro_voice import ACCENTED, ENGLISH, SPEEDS, KokoroVoice
 from training.pico_voice import PicoVoice
 from training.sentences import write_sentences
 from training.viseme import PHONE_NAMES, Phone
@@ -39,8 +39,7 @@ DEV_VOICES = {"ked": "festival@ked_diphone", "pico-us": "pico@en-US", "pico-gb":
 HIBARI_SPEEDS = (1.0, 0.9, 1.12)
 FLITE_TRAIN = {"slt": 100, "awb": 100, "kal16": 80}
 FESTIVAL_TRAIN = {"cmu_us_slt_arctic_hts": 40, "kal_diphone": 40}
-ACCENT_UTTERANCES = 16
-KOKORO_VOICES, KOKORO_PLAIN, KOKORO_MIXED = 25, 16, 6
+KOKORO_ENGLISH, KOKORO_ACCENTED, KOKORO_MIXED, KOKORO_MIXTURES = 16, 6, 8, 12
 ALIGNED = ("hibari", "kokoro", "pico")
 ESPEAK_FIRST = ("", "+f2", "+f4", "+m3", "+m5", "+klatt2", "+steph", "+Michael", "+Andy")
 ESPEAK_MORE = (
@@ -90,13 +89,17 @@ class Job:
 
 def _counts() -> dict[str, int]:
     """Utterances of each voice that takes its sentences in turn, by key."""
-    kokoro = {f"kokoro@{i}": KOKORO_PLAIN if i < 5 else KOKORO_MIXED for i in range(KOKORO_VOICES)}
+    kokoro = (
+        dict.fromkeys(ENGLISH, KOKORO_ENGLISH)
+        | dict.fromkeys(ACCENTED, KOKORO_ACCENTED)
+        | dict.fromkeys(map(str, range(KOKORO_MIXTURES)), KOKORO_MIXED)
+    )
+    paced = {f"kokoro@{name}@{SPEEDS[i % len(SPEEDS)]}": count for i, (name, count) in enumerate(kokoro.items())}
     return (
         {f"flite@{name}": count for name, count in FLITE_TRAIN.items()}
         | {f"festival@{name}": count for name, count in FESTIVAL_TRAIN.items()}
-        | {f"accent@{name}": ACCENT_UTTERANCES for name in ACCENTS}
         | {f"espeak@{name}": count for name, count in ESPEAK_TRAIN.items()}
-        | kokoro
+        | paced
     )
 
 
@@ -123,9 +126,8 @@ def open_voice(key: str) -> Voice:
         case "hibari":
             return HibariVoice(speed=float(name))
         case "kokoro":
-            return KokoroVoice(int(name))
-        case "accent":
-            return AccentVoice(name)
+            style, _, speed = name.partition("@")
+            return KokoroVoice(style, speed=float(speed))
     return {"flite": FliteVoice, "festival": FestivalVoice, "pico": PicoVoice, "espeak": EspeakVoice}[kind](name)
 
 
@@ -165,14 +167,6 @@ def _archive(spoken: list[tuple[Job, Utterance]], sentences: list[str]) -> dict[
     }
 
 
-def save_archive(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write an archive through a sibling file, so that it is whole or not there."""
-    beside = path.with_suffix(".part")
-    with beside.open("wb") as file:
-        np.savez(file, **arrays)
-    beside.rename(path)
-
-
 def build_voice(key: str, jobs: list[Job], folder: Path) -> Path:
     """Make all utterances of a voice, unless its archive is there; the archive's path."""
     asked = hashlib.sha256(repr(jobs).encode()).hexdigest()[:8]
@@ -183,7 +177,7 @@ def build_voice(key: str, jobs: list[Job], folder: Path) -> Path:
     voice = open_voice(key)
     made = ((job, realign(voice(sentences[job.sentence]), sentences[job.sentence], key)) for job in jobs)
     archive = _archive([(job, spoken) for job, spoken in made if spoken is not None], sentences)
-    save_archive(path, archive)
+    save_arrays(archive, path)
     log.info("made %s: %d utterances", key, len(archive["voices"]))
     return path
 
@@ -222,7 +216,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="voices at a time")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    save_archive(options.out, build(options.out.with_suffix(".voices"), options.scale, options.workers))
+    save_arrays(build(options.out.with_suffix(".voices"), options.scale, options.workers), options.out)
     log.info("wrote %s, %.1f MB", options.out, options.out.stat().st_size / 1e6)
 
 

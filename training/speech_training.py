@@ -18,7 +18,8 @@ from newsstudio_ditto.networks.bundle import load_bundle
 from newsstudio_ditto.networks.config import MINI_NETWORKS, NetworkConfig
 from newsstudio_ditto.networks.motion_diffusion import EncodedCondition, MotionDenoiser
 from newsstudio_ditto.units import MOTION_DIM, NUM_POSE_BINS
-from training.ema import RunningMean, half_weights, save_state, save_weights
+from training.ema import RunningMean, half_weights
+from training.files import save_state, save_weights
 from training.head_model import expression_offsets, head_pack
 from training.speech_pool import (
     CLOSED,
@@ -144,7 +145,7 @@ class SpeechTraining:
         self.phone_weights = torch.ones(len(PHONE_NAMES), device=self.device)
         self.phone_weights[list(CLOSED)] += options.closure_phones
         self.signal = cumulative_alphas().sqrt().to(self.device)
-        self.step, self.elapsed_s = 0, 0.0
+        self.step, self.elapsed_s, self.best = 0, 0.0, 0.0
         self.history: list[dict[str, float]] = []
 
     def _autocast(self) -> torch.autocast:
@@ -249,13 +250,18 @@ class SpeechTraining:
     def save(self) -> None:
         """Checkpoint, and export of the running means (the training heads are left out)."""
         state: dict[str, object] = {"step": self.step, "elapsed_s": self.elapsed_s, "history": self.history}
+        state["best"] = self.best
         state |= {"networks": self.networks.state_dict(), "mean": self.mean.module.state_dict()}
         state["optimiser"] = self.optimiser.state_dict()
         save_state(state, self.options.run / "speech.pt")
+        self.export(self.options.run / "export")
+        (self.options.run / "export" / "speech.json").write_text(json.dumps(self.history, indent=1))
+
+    def export(self, folder: Path) -> None:
+        """Write the running means, without the training heads, as ``speech.safetensors``."""
         mean = self.mean.module
         weights = half_weights(mean.encoder, "audio_encoder") | half_weights(mean.diffusion, "motion_diffusion")
-        save_weights(weights, self.options.run / "export" / "speech.safetensors")
-        (self.options.run / "export" / "speech.json").write_text(json.dumps(self.history, indent=1))
+        save_weights(weights, folder / "speech.safetensors")
 
     def resume(self) -> bool:
         """Go on from the checkpoint of an earlier call, if there is one."""
@@ -264,6 +270,7 @@ class SpeechTraining:
             return False
         state = torch.load(path, map_location=self.device, weights_only=True)
         self.step, self.elapsed_s, self.history = state["step"], state["elapsed_s"], state["history"]
+        self.best = state["best"]
         self.networks.load_state_dict(state["networks"])
         self.mean.module.load_state_dict(state["mean"])
         self.optimiser.load_state_dict(state["optimiser"])

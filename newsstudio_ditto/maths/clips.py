@@ -110,11 +110,6 @@ def pad_rows(rows: Tensor, count: int) -> Tensor:
     return torch.cat([rows, rows[-1:].expand(count - len(rows), -1)])
 
 
-def window_starts(num_frames: int, stride: int) -> range:
-    """First frame of each window of a whole speech."""
-    return range(0, num_frames, stride)
-
-
 def generate_motion(conditions: Tensor, source: Tensor, sample: Sample, options: ClipOptions) -> Tensor:
     """Generate motion for a whole speech.
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from training.pool import CROP_PX, PictureSet, encode_png, load_packed, save_bytes
+from training.files import save_arrays
+from training.pool import CROP_PX, PictureSet, encode_png, load_packed
 from training.renderer_training import Pictures
 from training.train_renderer import FreshAnchor
 
@@ -18,7 +19,7 @@ def write_archive(path: Path, num: int, level: int, size: int = 32) -> None:
     arrays = {f"webp/{i}": encode_png(np.full((size, size, 3), level + i, np.uint8)) for i in range(num)}
     rows = {"keypoints": (21, 3), "angles_deg": (3,), "scale": (), "crops": (4,), "jaw": ()}
     arrays |= {name: np.zeros((num, *shape), np.float32) for name, shape in rows.items()}
-    save_bytes(arrays | {"canonical": np.zeros((21, 3), np.float32)}, path)
+    save_arrays(arrays | {"canonical": np.zeros((21, 3), np.float32)}, path)
 
 
 def test_the_archive_replaces_the_anchor_once_it_is_there_and_again_when_it_changes(tmp_path: Path) -> None:

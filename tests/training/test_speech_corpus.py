@@ -5,12 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.accent_voice import ACCENTS, write_segments
 from training.festival_voice import read_segments
-from training.kokoro_voice import NAMES, mixture
+from training.kokoro_voice import ENGLISH, mixture, read_style
 from training.sentences import write_sentences
 from training.speech_set import DEV, DEV_VOICES, HELD_OUT_VOICE, TEST, TRAIN, list_jobs, merge, phone_table
-from training.viseme import PHONE_NAMES, Phone
+from training.viseme import Phone
 
 
 def test_more_sentences_begin_with_the_fewer() -> None:
@@ -37,25 +36,26 @@ def test_what_is_kept_for_judging_is_never_trained_on() -> None:
 
 def test_mixtures_are_seeded_and_keep_the_size_of_a_style() -> None:
     for number in range(30):
-        assert mixture(number).sum() == pytest.approx(1)
-        np.testing.assert_array_equal(mixture(number), mixture(number))
-    np.testing.assert_array_equal(mixture(2), np.eye(len(NAMES))[2])
+        shares = mixture(number)
+        assert sum(shares.values()) == pytest.approx(1)
+        assert set(shares) < set(ENGLISH)
+        assert mixture(number) == shares
+    assert mixture(0) != mixture(1)
+
+
+def test_a_style_is_read_by_name_or_mixed(tmp_path: Path) -> None:
+    shares = mixture(4)
+    for value, name in enumerate(shares):
+        np.full((2, 256), value, "<f4").tofile(tmp_path / f"{name}.bin")
+    first, *_ = shares
+    np.testing.assert_array_equal(read_style(first, tmp_path), np.zeros((2, 256)))
+    wanted = sum(value * share for value, share in enumerate(shares.values()))
+    np.testing.assert_allclose(read_style("4", tmp_path), np.full((2, 256), wanted), rtol=1e-6)
 
 
 def test_labels_of_festival_become_phones() -> None:
     phones = read_segments("#\n0.2200 100 pau\n0.3000 100 p\n0.4500 100 ax\n")
     assert phones == [Phone("SIL", 0.0, 0.22), Phone("P", 0.22, 0.3), Phone("AH", 0.3, 0.45)]
-
-
-def test_every_accent_says_every_phone() -> None:
-    for accent in ACCENTS.values():
-        assert set(accent.phones) == set(PHONE_NAMES)
-
-
-def test_an_accent_keeps_times_and_carries_the_pitch() -> None:
-    phones = [Phone("B", 0.0, 0.1), Phone("AY", 0.1, 0.3)]
-    lines = write_segments(phones, [(0.05, 100.0), (0.25, 120.0)], ACCENTS["lp_diphone"]).splitlines()
-    assert lines == ["(b 0.1000 (0.0500 175.0))", "(a 0.1000 )", "(i 0.1000 (0.0500 210.0))"]
 
 
 def test_merging_counts_utterances_on(tmp_path: Path) -> None:
