@@ -6,16 +6,16 @@ Heads come from ``training.head_worker`` processes through a folder. Stopped or 
 the last checkpoint. ``--seconds`` is the length of the whole schedule, over all calls.
 """
 
-import argparse
 import logging
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
+from training.command_line import read_options
 from training.pool import PictureSet, fill_from_folder, load_packed
 from training.renderer_training import Pictures, RendererOptions, RendererTraining
 
@@ -118,19 +118,10 @@ def _score(training: RendererTraining, pictures: Pictures) -> None:
     training.history.append({"step": training.step, "elapsed_s": training.elapsed_s, **scores})
 
 
-def parse_options(arguments: list[str] | None = None) -> RendererOptions:
-    """Options from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    for item in fields(RendererOptions):
-        kind = type(item.default) if item.default is not None and not isinstance(item.default, Path) else Path
-        parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind, default=item.default)
-    return RendererOptions(**vars(parser.parse_args(arguments)))
-
-
 def main() -> None:
     """Command line."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    options = parse_options()
+    options = read_options(RendererOptions, __doc__)
     options.run.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = options.device.startswith("cuda")

@@ -5,16 +5,16 @@ relative to rest from the encoder's rows, and its loss reaches the encoder too. 
 the last checkpoint. The weights that do best on voices never heard, of the ``dev`` part, are kept in ``RUN/best``.
 """
 
-import argparse
 import logging
 import time
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
+from training.command_line import read_options
 from training.speech_pool import (
     LabelledSpeech,
     SpeechPool,
@@ -84,19 +84,10 @@ def read_tests(corpus: Path) -> dict[str, list[LabelledSpeech]]:
     return {name: utterances for name, utterances in spoken.items() if utterances}
 
 
-def parse_options(arguments: list[str] | None = None) -> SpeechOptions:
-    """Options from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    for item in fields(SpeechOptions):
-        kind = type(item.default) if item.default is not None and not isinstance(item.default, Path) else Path
-        parser.add_argument(f"--{item.name.replace('_', '-')}", type=kind, default=item.default)
-    return SpeechOptions(**vars(parser.parse_args(arguments)))
-
-
 def main() -> None:
     """Command line."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    options = parse_options()
+    options = read_options(SpeechOptions, __doc__)
     options.run.mkdir(parents=True, exist_ok=True)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     training = SpeechTraining(options)

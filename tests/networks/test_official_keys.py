@@ -24,6 +24,7 @@ from newsstudio_ditto.networks.checkpoints import (
 from newsstudio_ditto.networks.config import OFFICIAL
 from newsstudio_ditto.networks.unwrap import find_mismatch, fold_spectral_norm, fold_weight_norm
 from tests.golden_rules import load_json
+from tests.networks.published import as_published
 from tests.networks.sizes import TINY, TINY_NETWORKS
 
 MANIFESTS = {
@@ -98,23 +99,6 @@ def test_mismatch_is_found_exactly_if_there_is_one(expected: dict[str, int], fou
     if mismatch:
         first = min(key for key in expected.keys() | found.keys() if expected.get(key) != found.get(key))
         assert f"key {first}" in mismatch
-
-
-def as_published(name: str) -> dict[str, Any]:
-    """A seeded tiny network in the layout of its published file."""
-    state: dict[str, Any] = dict(seeded_network(TINY_NETWORKS, name, 7).state_dict())
-    if name == "stitching":
-        state = {key.replace("mlp.", "module.mlp."): value for key, value in state.items()}
-        return {"retarget_shoulder": state, "retarget_mouth": {"unused": torch.ones(1)}}
-    if name == "motion_diffusion":
-        return {"model_state_dict": state, "ema_state_dict": {}}
-    if name == "decoder":
-        for key in [key for key in state if key.endswith((".conv_0.weight", ".conv_1.weight", ".conv_s.weight"))]:
-            weight, stem = state.pop(key), key.removesuffix("weight")
-            u = torch.nn.functional.normalize(torch.ones(len(weight)), dim=0)
-            v = torch.nn.functional.normalize(weight.flatten(1).T @ u, dim=0)
-            state |= {f"{stem}weight_orig": weight, f"{stem}weight_u": u, f"{stem}weight_v": v}
-    return state
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from newsstudio_ditto.networks.build import seeded_network
 from newsstudio_ditto.official.release import RELEASE_FILES, ReleaseFile
 from tests.golden_rules import load_json
+from tests.networks.published import as_published
 from tests.networks.sizes import TINY_NETWORKS
 from tests.official.nets import constant_net, row_encoder
 
@@ -18,21 +18,12 @@ TINY_AUDIO = TINY_NETWORKS.audio_encoder.hidden
 FILES: dict[str, ReleaseFile] = {file.role: file for file in RELEASE_FILES}
 
 
-def as_published(role: str) -> dict[str, Any]:
-    """A seeded tiny network in the layout of its published file."""
-    state: dict[str, Any] = dict(seeded_network(TINY_NETWORKS, role, 7).state_dict())
+def as_released(role: str) -> dict[str, Any]:
+    """As published, but with a stitching network that corrects something."""
+    state = as_published(role)
     if role == "stitching":
-        state["mlp.6.bias"] = state["mlp.6.bias"] + 0.05  # a seeded one corrects nothing
-        state = {key.replace("mlp.", "module.mlp."): value for key, value in state.items()}
-        return {"retarget_shoulder": state, "retarget_mouth": {"unused": torch.ones(1)}}
-    if role == "motion_diffusion":
-        return {"model_state_dict": state, "ema_state_dict": {}}
-    if role == "decoder":
-        for key in [key for key in state if key.endswith((".conv_0.weight", ".conv_1.weight", ".conv_s.weight"))]:
-            weight, stem = state.pop(key), key.removesuffix("weight")
-            u = torch.nn.functional.normalize(torch.ones(len(weight)), dim=0)
-            v = torch.nn.functional.normalize(weight.flatten(1).T @ u, dim=0)
-            state |= {f"{stem}weight_orig": weight, f"{stem}weight_u": u, f"{stem}weight_v": v}
+        bias = state["retarget_shoulder"]["module.mlp.6.bias"]
+        state["retarget_shoulder"]["module.mlp.6.bias"] = bias + 0.05
     return state
 
 
@@ -116,7 +107,7 @@ def write_release(folder: Path) -> Path:
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".pth":
-            torch.save(as_published(role), path)
+            torch.save(as_released(role), path)
     constant_net(folder / FILES["detector"].path, (1, 3, "h", "w"), detector_answers(), "input.1")
     constant_net(folder / FILES["landmarks_106"].path, ("n", 3, 192, 192), [np.zeros((1, 212), np.float32)], "data")
     others = [np.zeros((1, 5), np.float32), np.zeros((1, 6), np.float32)]

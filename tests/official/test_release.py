@@ -26,9 +26,10 @@ from newsstudio_ditto.official.settings import read_settings
 from newsstudio_ditto.packet.fingerprint import hash_file
 from newsstudio_ditto.stages.speech import compute_speech_features
 from tests.golden_rules import load_json
+from tests.networks.published import as_published
 from tests.networks.sizes import TINY, TINY_NETWORKS
 from tests.official.nets import constant_net, row_encoder
-from tests.official.releases import FILES, as_published, shipped_settings, write_settings
+from tests.official.releases import FILES, shipped_settings, write_settings
 
 
 def place(release: Path, role: str) -> Path:
