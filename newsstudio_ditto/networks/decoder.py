@@ -1,9 +1,11 @@
 """SPADE decoder (G): feature image -> picture."""
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from newsstudio_ditto.networks.config import DecoderConfig
+from newsstudio_ditto.networks.layers import channels_last, instance_norm
 from newsstudio_ditto.networks.picture import PictureSkip, unfold_picture
 from newsstudio_ditto.units import CROP_SIZE_PX
 
@@ -40,8 +42,8 @@ class Spade(nn.Module):
         if condition.shape[-2:] != x.shape[-2:]:
             condition = functional.interpolate(condition, size=x.shape[-2:])
         hidden = self.mlp_shared(condition)
-        normalised = functional.instance_norm(x, eps=_NORM_EPS)
-        return normalised * (1 + self.mlp_gamma(hidden)) + self.mlp_beta(hidden)
+        normalised = instance_norm(x, _NORM_EPS)
+        return torch.addcmul(self.mlp_beta(hidden), normalised, 1 + self.mlp_gamma(hidden))
 
 
 class SpadeResBlock(nn.Module):
@@ -123,6 +125,7 @@ class SpadeDecoder(nn.Module):
         feature, carried = feature.split_with_sizes(
             [self.config.learned_features, feature.shape[1] - self.config.learned_features], dim=1
         )
+        feature = channels_last(feature)
         for index in range(self.config.num_middle_blocks):
             x = self.get_submodule(f"G_middle_{index}")(x, feature)
         if self.config.upsampling == "spade":

@@ -118,6 +118,19 @@ class ChannelLayerNorm(nn.LayerNorm):
         return super().forward(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
 
 
+def channels_last(x: Tensor) -> Tensor:
+    """On the CPU a picture (B, C, h, w) with its channels beside each other, as convolutions there want them."""
+    return x.contiguous(memory_format=torch.channels_last) if x.device.type == "cpu" else x
+
+
+def instance_norm(x: Tensor, eps: float) -> Tensor:
+    """Each channel of each picture (B, C, h, w) with mean 0 and variance 1."""
+    if x.device.type != "cpu":
+        return functional.instance_norm(x, eps=eps)
+    # The same, but it keeps channels_last, and is over twenty times faster there.
+    return functional.group_norm(x, x.shape[1], eps=eps)
+
+
 def without_autocast(x: Tensor) -> Any:
     """Context in which coordinates and softmaxes keep float32, also during training under autocast."""
     return torch.autocast(x.device.type, enabled=False)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from newsstudio_ditto.networks.layers import without_autocast
+from newsstudio_ditto.networks.layers import channels_last, without_autocast
 
 PICTURE_COLOURS = 3
 _SLOPE = 0.2
@@ -103,9 +103,10 @@ class PictureSkip(nn.Module):
                 pixel says where it is of use: not inside a mouth that was closed, or on a lid that was open.
         """
         logits = torch.logit(picture.float(), eps=_LOGIT_MARGIN).to(x.dtype)
-        logits = functional.pixel_unshuffle(logits, self.fold)
+        logits = channels_last(functional.pixel_unshuffle(logits, self.fold))
         hidden = functional.leaky_relu(self.first(torch.cat([x, logits], 1)), _SLOPE)
         hidden = functional.leaky_relu(self.second(hidden), _SLOPE)
-        gate = self.gate(hidden).sigmoid().repeat(1, PICTURE_COLOURS, 1, 1)
-        added: Tensor = self.last(torch.cat([hidden, gate * logits], 1))
+        gate = self.gate(hidden).sigmoid()
+        gated = [gate * colour for colour in logits.chunk(PICTURE_COLOURS, dim=1)]
+        added: Tensor = self.last(torch.cat([hidden, *gated], 1))
         return added
