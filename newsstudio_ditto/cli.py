@@ -122,6 +122,7 @@ def preprocess(
     show_default=True,
     help="FFmpeg video encoder; auto takes a hardware encoder that passes a trial.",
 )
+@click.option("--preset", default="veryfast", show_default=True, help="Of x264: ultrafast (large files) to placebo.")
 @click.option(
     "--crf", type=int, default=18, show_default=True, help="Constant rate factor; lower is better and larger."
 )
@@ -140,6 +141,7 @@ def render(
     eager: bool,
     no_stitch: bool,
     encoder: str,
+    preset: str,
     crf: int,
     lips: str,
     storage: Path,
@@ -153,7 +155,7 @@ def render(
     chosen = chosen_controls()
     options = RenderOptions(
         sampling=chosen.sampling(num_steps=num_steps, seed=seed),
-        encode=EncodeOptions(encoder=encoder, crf=crf),
+        encode=EncodeOptions(encoder=encoder, preset=preset, crf=crf),
         batch_size=batch_size,
         stitch=chosen.stitch(is_off=no_stitch),
         device=device,

@@ -19,6 +19,7 @@ _SECTIONS = ("memory", "open", "core", "motion", "paste", "sink", "pipeline")
 @click.option("--frames", "num_frames", type=click.IntRange(1), default=None, help="Frames of the packet.")
 @click.option("--runs", type=click.IntRange(5), default=5, show_default=True, help="Runs of each figure.")
 @click.option("--batch-sizes", default=None, help="Of the core, separated by commas.")
+@click.option("--preset", default="veryfast", show_default=True, help="Of x264, for the sink and the pipeline.")
 @click.option("--output", type=click.Path(path_type=Path), default=None, help="Write the JSON there as well.")
 @json_option
 def bench(
@@ -29,6 +30,7 @@ def bench(
     num_frames: int | None,
     runs: int,
     batch_sizes: str | None,
+    preset: str,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -41,6 +43,7 @@ def bench(
     from newsstudio_ditto.bench.report import COLUMNS, markdown_table, run_bench, table_rows
     from newsstudio_ditto.bench.samples import FULL_WIDTH
     from newsstudio_ditto.bench.setup import BenchOptions
+    from newsstudio_ditto.config import EncodeOptions
     from newsstudio_ditto.packet.spec import FrameSize
     from newsstudio_ditto.render.engine import choose_device
 
@@ -55,6 +58,7 @@ def bench(
         runs=runs,
         batch_sizes=tuple(int(size) for size in batch_sizes.split(",")) if batch_sizes else sizes,
         reference_frames=2 if quick else 24,
+        encode=EncodeOptions(preset=preset),
     )
 
     def keep(found: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ from newsstudio_ditto.bench import reference as reference_way
 from newsstudio_ditto.bench.setup import Bench
 from newsstudio_ditto.bench.stages import plan_speech
 from newsstudio_ditto.bench.timing import Figure, Times, time_runs
-from newsstudio_ditto.config import EncodeOptions, SamplingOptions
+from newsstudio_ditto.config import SamplingOptions
 from newsstudio_ditto.maths.colour import yuv420_to_rgb
 from newsstudio_ditto.media.encode_args import encoder_settings
 from newsstudio_ditto.media.ffmpeg import find_ffmpeg
@@ -41,11 +41,10 @@ def write_wav(bench: Bench) -> Path:
 
 
 def open_sink(bench: Bench, name: str = "bench.mp4") -> FfmpegSink:
-    """The sink of a render, with the default encoder settings."""
-    height, width = bench.options.frame
-    return FfmpegSink(
-        bench.folder / name, width=width, height=height, speech=write_wav(bench), options=EncodeOptions(), metadata={}
-    )
+    """The sink of a render."""
+    (height, width), speech = bench.options.frame, write_wav(bench)
+    options = bench.options.encode
+    return FfmpegSink(bench.folder / name, width=width, height=height, speech=speech, options=options, metadata={})
 
 
 def write_all(bench: Bench, frames: Iterable[npt.NDArray[np.uint8]]) -> int:
@@ -69,7 +68,9 @@ def finished_frames(bench: Bench) -> tuple[npt.NDArray[np.uint8], Path]:
 
 def _ffmpeg(pixels: str, source: str, bench: Bench) -> list[str]:
     height, width = bench.options.frame
-    settings = [word for key, value in encoder_settings(EncodeOptions()).items() for word in (f"-{key}", str(value))]
+    settings = [
+        word for key, value in encoder_settings(bench.options.encode).items() for word in (f"-{key}", str(value))
+    ]
     raw = ["-f", "rawvideo", "-pix_fmt", pixels, "-s", f"{width}x{height}", "-r", str(FRAME_RATE_HZ), "-i", source]
     target = str(bench.folder / "alone.mp4")
     return [str(find_ffmpeg()), "-loglevel", "error", "-y", *raw, *settings, "-pix_fmt", "yuv420p", target]

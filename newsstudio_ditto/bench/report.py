@@ -46,6 +46,7 @@ def run_bench(
             "packet_frames": options.num_frames,
             "speech_s": options.speech_s,
             "runs": options.runs,
+            "preset": options.encode.preset,
         },
         "roof": {},
         "figures": [],

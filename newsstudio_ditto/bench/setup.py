@@ -1,6 +1,6 @@
 """What every section of the benchmark shares, made once."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from newsstudio_ditto.bench.samples import (
     picture_px,
 )
 from newsstudio_ditto.bench.timing import Roof, measure_roof
+from newsstudio_ditto.config import EncodeOptions
 from newsstudio_ditto.networks.bundle import ModelBundle, load_bundle, seeded_bundle
 from newsstudio_ditto.networks.config import OFFICIAL
 from newsstudio_ditto.packet.reader import Packet
@@ -38,6 +39,7 @@ class BenchOptions:
         runs: of each figure, at least 5.
         batch_sizes: of the core; the pipeline uses the engine's own of these.
         reference_frames: frames that the reference's way renders in the pipeline.
+        encode: encoder settings of the sink and the pipeline, FFmpeg alone and the reference's way included.
     """
 
     model: str
@@ -48,6 +50,7 @@ class BenchOptions:
     runs: int = 5
     batch_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
     reference_frames: int = 24
+    encode: EncodeOptions = field(default_factory=EncodeOptions)
 
 
 class Bench:

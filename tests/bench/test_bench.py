@@ -69,9 +69,10 @@ def test_the_command_writes_json_and_a_table(tmp_path: Path) -> None:
     write_tiny(tmp_path / "tiny", 7)
     output = tmp_path / "out" / "bench.json"
     options = ["bench", "--quick", "--only", "open", "--only", "paste", "--model", str(tmp_path / "tiny")]
-    done = CliRunner().invoke(main, [*options, "--frames", "3", "--output", str(output)])
+    done = CliRunner().invoke(main, [*options, "--frames", "3", "--preset", "slow", "--output", str(output)])
     assert done.exit_code == 0, done.output
     result = json.loads(output.read_text())
+    assert result["options"]["preset"] == "slow"
     assert {figure["section"] for figure in result["figures"]} == {"open", "paste"}
     assert all(figure["ours"]["runs"] >= 5 for figure in result["figures"])
     assert result["roof"]["copy_gb_s"] > 0
