@@ -20,6 +20,8 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV) (a few minutes on the first run)"
 	$(PIP) torch
 	$(PIP) -e .
+	@# librosa compiles parts of itself when it is first used: now, rather than after the first render
+	$(BIN)/python -c "import numpy; from newsstudio_ditto.video_inspection import loudness_db; loudness_db(numpy.zeros(16000))"
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
