@@ -21,6 +21,7 @@ from newsstudio_ditto.units import FRAME_RATE_HZ, SAMPLE_RATE_HZ
 OnBytes = Callable[[bytes], None]
 
 STALL_TIMEOUT_S = 30.0
+_LOOK_S = 0.1
 _READ_BYTES = 1 << 16
 _SOUND_RATE_HZ = 48_000  # AAC packets of 21 ms; at 16 kHz they would last 64 ms
 _KEY_FRAMES = FRAME_RATE_HZ
@@ -159,10 +160,7 @@ class FragmentEncoder:
         poll.register(pipe, select.POLLOUT)
         chunk = chunk.cast("B")
         while chunk:
-            if self._reader_error is not None:
-                raise self._reader_error
-            if not poll.poll(self._stall_s * 1000):
-                raise SinkError(f"FFmpeg took nothing for {self._stall_s:.0f} s", "the reader is too slow")
+            self._await_room(poll)
             try:
                 chunk = chunk[os.write(pipe, chunk) :]
             except BlockingIOError:
@@ -171,6 +169,18 @@ class FragmentEncoder:
                 if self._reader_error is not None:
                     raise self._reader_error from error
                 raise SinkError(f"FFmpeg has ended: {self._complaint()}", "see the daemon's log") from error
+
+    def _await_room(self, poll: select.poll) -> None:
+        """Wait until FFmpeg takes bytes; one whose output nobody reads any more takes none."""
+        deadline = time.monotonic() + self._stall_s
+        while True:
+            if self._reader_error is not None:
+                raise self._reader_error
+            left_s = deadline - time.monotonic()
+            if poll.poll(max(min(left_s, _LOOK_S), 0) * 1000):
+                return
+            if left_s <= 0:
+                raise SinkError(f"FFmpeg took nothing for {self._stall_s:.0f} s", "the reader is too slow")
 
     def _read(self) -> None:
         assert self._child is not None, "started before"
