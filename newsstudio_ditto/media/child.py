@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from newsstudio_ditto.errors import SinkError
@@ -60,7 +61,7 @@ class PipedChild:
         poll = select.poll()
         poll.register(self._stdin.fileno(), select.POLLOUT)
         while chunk:
-            if not self._becomes_free(poll, stall_timeout_s):
+            if not takes_bytes(poll, stall_timeout_s, self._cut_flood):
                 self.kill_group()
                 raise SinkError(
                     f"{self._name} took no frame for {stall_timeout_s:.0f} s: {self._complaint()}",
@@ -73,17 +74,6 @@ class PipedChild:
             except BrokenPipeError as error:
                 raise self._ended(self._wait(stall_timeout_s)) from error
             chunk = chunk[sent:]
-
-    def _becomes_free(self, poll: select.poll, timeout_s: float) -> bool:
-        deadline = time.monotonic() + timeout_s
-        while True:
-            left_s = deadline - time.monotonic()
-            if poll.poll(max(min(left_s, _LOOK_S), 0) * 1000):
-                self._cut_flood()
-                return True
-            self._cut_flood()
-            if left_s <= _LOOK_S:
-                return False
 
     def finish(self, *, close_timeout_s: float) -> None:
         """Close the pipe and wait for a good end.
@@ -154,6 +144,17 @@ class PipedChild:
     def _close_stdin(self) -> None:
         if not self._stdin.closed:
             self._stdin.close()
+
+
+def takes_bytes(poll: select.poll, timeout_s: float, look: Callable[[], None]) -> bool:
+    """Wait until a pipe takes bytes, and say whether it does in time; ``look`` is called meanwhile, and may raise."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        left_s = deadline - time.monotonic()
+        is_ready = bool(poll.poll(max(min(left_s, _LOOK_S), 0) * 1000))
+        look()
+        if is_ready or left_s <= _LOOK_S:
+            return is_ready
 
 
 def _open_exit(pid: int) -> int | None:

@@ -15,13 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from newsstudio_ditto.errors import SinkError
+from newsstudio_ditto.media.child import takes_bytes
 from newsstudio_ditto.media.ffmpeg import find_ffmpeg, last_line
 from newsstudio_ditto.units import FRAME_RATE_HZ, SAMPLE_RATE_HZ
 
 OnBytes = Callable[[bytes], None]
 
 STALL_TIMEOUT_S = 30.0
-_LOOK_S = 0.1
 _READ_BYTES = 1 << 16
 _SOUND_RATE_HZ = 48_000  # AAC packets of 21 ms; at 16 kHz they would last 64 ms
 _KEY_FRAMES = FRAME_RATE_HZ
@@ -152,15 +152,15 @@ class FragmentEncoder:
             raise SinkError("FFmpeg did not end", "look at the load of this machine") from error
         if status:
             raise SinkError(f"FFmpeg exited with {status}: {self._complaint()}", "see the daemon's log")
-        if self._reader_error is not None:
-            raise self._reader_error
+        self._require_reader()
 
     def _send(self, pipe: int, chunk: memoryview) -> None:
         poll = select.poll()
         poll.register(pipe, select.POLLOUT)
         chunk = chunk.cast("B")
         while chunk:
-            self._await_room(poll)
+            if not takes_bytes(poll, self._stall_s, self._require_reader):
+                raise SinkError(f"FFmpeg took nothing for {self._stall_s:.0f} s", "the reader is too slow")
             try:
                 chunk = chunk[os.write(pipe, chunk) :]
             except BlockingIOError:
@@ -170,17 +170,10 @@ class FragmentEncoder:
                     raise self._reader_error from error
                 raise SinkError(f"FFmpeg has ended: {self._complaint()}", "see the daemon's log") from error
 
-    def _await_room(self, poll: select.poll) -> None:
-        """Wait until FFmpeg takes bytes; one whose output nobody reads any more takes none."""
-        deadline = time.monotonic() + self._stall_s
-        while True:
-            if self._reader_error is not None:
-                raise self._reader_error
-            left_s = deadline - time.monotonic()
-            if poll.poll(max(min(left_s, _LOOK_S), 0) * 1000):
-                return
-            if left_s <= 0:
-                raise SinkError(f"FFmpeg took nothing for {self._stall_s:.0f} s", "the reader is too slow")
+    def _require_reader(self) -> None:
+        """Raise what ended the reader: an FFmpeg whose output nobody reads any more takes nothing."""
+        if self._reader_error is not None:
+            raise self._reader_error
 
     def _read(self) -> None:
         assert self._child is not None, "started before"
