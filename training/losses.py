@@ -16,6 +16,7 @@ WEIGHT_PX = 128
 FACE_REACH = 0.72
 FACE_PX, PATCH_PX = 256, 160
 ENERGY_PX, ENERGY_FLOOR = 8, 1e-5
+SQUARE_FLOOR = 1e-5
 
 
 def blob(centre: Tensor, radius: float, size_px: int = WEIGHT_PX) -> Tensor:
@@ -96,7 +97,7 @@ def native_patches(images: Tensor, centres: Tensor) -> Tensor:
 
 
 def edge_energy_loss(output: Tensor, wanted: Tensor) -> Tensor:
-    """How far the local strength of edges is from what it should be, wherever the edges lie: against soft pictures.
+    """How far the local strength of edges is from what it should be (B,), wherever they lie: against soft pictures.
 
     Args:
         output: (B, 3, S, S).
@@ -108,7 +109,18 @@ def edge_energy_loss(output: Tensor, wanted: Tensor) -> Tensor:
         edges = functional.conv2d(images.mean(1, keepdim=True), kernel)
         return (functional.avg_pool2d(edges.square(), ENERGY_PX) + ENERGY_FLOOR).sqrt()
 
-    return (strength(output) - strength(wanted)).abs().mean()
+    return (strength(output) - strength(wanted)).abs().mean((1, 2, 3))
+
+
+def relative_square_loss(output: Tensor, target: Tensor, keypoints: Tensor) -> Tensor:
+    """Mean logarithm of the squared error of each picture (B, 3, S, S), of its mouth and of all of it.
+
+    So that a picture that is easy counts as much as one that turns far, as it does in a mean PSNR.
+    """
+    error = functional.adaptive_avg_pool2d((output - target).square().mean(1, keepdim=True), WEIGHT_PX)
+    mouth = blob(mouth_centre(keypoints), MOUTH_RADIUS)
+    at_mouth = (error * mouth).sum((1, 2, 3)) / mouth.sum((1, 2, 3))
+    return ((at_mouth + SQUARE_FLOOR).log() + (error.mean((1, 2, 3)) + SQUARE_FLOOR).log()).mean() / 2
 
 
 class PatchCritic(nn.Module):

@@ -33,6 +33,7 @@ from training.losses import (
     native_centres,
     native_patches,
     pixel_losses,
+    relative_square_loss,
 )
 from training.pool import CROP_PX, Pair, PictureSet, join, sample_pairs, sample_singles
 from training.renderer_model import Renderer, evaluate_motion, evaluate_renderer, motion_loss
@@ -64,7 +65,9 @@ class RendererOptions:
         min_people, patience: training starts with fewer people after that many seconds.
         batch, motion_batch: pictures of a step.
         motion_every: the motion extractor is trained at every so many steps; 0 leaves it as it is.
-        energy_weight: of the loss that compares the strength of edges: more makes pictures sharper and less exact.
+        energy_weight, energy_weight_heads: of the loss that compares the strength of edges, on the demo's person and
+            on others: more makes pictures sharper and less exact.
+        exactness_weight: of the logarithm of each picture's squared error.
         rate, motion_rate, warmup: learning rates at their peak, steps until then.
         anchor_share, anchor_share_late: share of anchor pictures before and after the critic sets in or fresh
             anchor pictures arrive.
@@ -92,6 +95,8 @@ class RendererOptions:
     motion_batch: int = 96
     motion_every: int = 1
     energy_weight: float = 0.5
+    energy_weight_heads: float = 0.5
+    exactness_weight: float = 0.0
     rate: float = 3e-4
     motion_rate: float = 1.5e-3
     warmup: int = 100
@@ -177,9 +182,13 @@ class RendererTraining:
         own = {"renderer": self.renderer, "extractor": self.extractor}
         return own | {"face_critic": self.face_critic, "patch_critic": self.patch_critic} | means
 
+    def _num_anchor(self, pictures: Pictures, share: float) -> int:
+        """Pictures of the demo's person in a batch, which come last."""
+        return round(self.options.batch * share) if pictures.anchor is not None else 0
+
     def _batch(self, pictures: Pictures, anchor_share: float) -> Pair:
         options = self.options
-        num_anchor = round(options.batch * anchor_share) if pictures.anchor is not None else 0
+        num_anchor = self._num_anchor(pictures, anchor_share)
         num_extra = round(num_anchor * self.options.extra_share) if pictures.extra is not None else 0
         pairs = [sample_pairs(pictures.heads, options.batch - num_anchor)]
         if pictures.anchor is not None and num_anchor:
@@ -207,7 +216,10 @@ class RendererTraining:
         faces = [face_square(x, pair.target_keypoints) for x in (output, pair.target)]
         centres = native_centres(pair.target_keypoints, output.shape[-1])
         patches = [native_patches(x, centres) for x in (output, pair.target)]
-        losses["energy"] = self.options.energy_weight * edge_energy_loss(*patches)
+        losses["energy"] = self._edge_loss(*patches, self._num_anchor(pictures, anchor_share))
+        if self.options.exactness_weight:
+            exactness = relative_square_loss(output, pair.target, pair.target_keypoints)
+            losses["exactness"] = self.options.exactness_weight * exactness
         with self._autocast():
             losses["landmarks"] = LANDMARK_WEIGHT * landmark_loss(self._see, *faces)
             views = [(self.face_critic, *faces)]
@@ -225,6 +237,13 @@ class RendererTraining:
             losses["hinge"] = hinge
         self.means["renderer"].update(self.renderer, self.step + 1)
         return losses
+
+    def _edge_loss(self, output: Tensor, wanted: Tensor, num_anchor: int) -> Tensor:
+        """Of patches (2B, 3, S, S), two of each picture; those of the demo's person come last in each half."""
+        options = self.options
+        weights = output.new_full((options.batch,), options.energy_weight_heads)
+        weights[options.batch - num_anchor :] = options.energy_weight
+        return (edge_energy_loss(output, wanted).unflatten(0, (2, -1)) * weights).mean()
 
     def motion_step(self, pictures: Pictures, mirror_share: float = MIRROR_SHARE) -> dict[str, Tensor]:
         """One optimiser step of the motion extractor."""

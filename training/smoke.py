@@ -129,7 +129,15 @@ def smoke_renderer(folder: Path, config: NetworkConfig, *, steps: int, seconds: 
     heads = load_heads(ASSETS / "smoke_heads.npz")
     pictures = Pictures(heads.head(2), heads.head(1), anchor=heads.head(1))
     options = RendererOptions(
-        run=folder, seconds=1e9, batch=2, motion_batch=4, warmup=2, device="cpu", critic_from=2.0, rate=2e-3
+        run=folder,
+        seconds=1e9,
+        batch=2,
+        motion_batch=4,
+        warmup=2,
+        device="cpu",
+        critic_from=2.0,
+        rate=2e-3,
+        exactness_weight=0.01,
     )
     training = RendererTraining(options, config)
     _require_falling(lambda: training.train_step(pictures), ("pixels", "motion"), steps=steps, seconds=seconds)
