@@ -6,8 +6,8 @@ float32, with everything taken out of the loop that does not depend on the noisy
 - of the steps: time embeddings, and keys and values of the time tokens, once for all windows;
 - of the window: keys and values of the condition rows, the modulation of every sublayer at every step, and the part of
   the first layer that reads the first frame, once for all steps;
-- the conditional and the unconditional half share the first projection, and guidance comes before the last one, which
-  is linear.
+- the conditional and the unconditional half share everything up to the first modulation, and guidance comes before the
+  last projection, which is linear.
 """
 
 import logging
@@ -24,7 +24,17 @@ from newsstudio_ditto.maths.diffusion import DdimStep, Schedule, ddim_schedule
 from newsstudio_ditto.networks.motion_diffusion import NUM_TIME_TOKENS, MotionDenoiser
 from newsstudio_ditto.networks.transformer import Attention, DenoiserLayer, RotaryEmbedding
 from newsstudio_ditto.render.graph import expect_like, side_stream
-from newsstudio_ditto.render.modulation import Norm, linear, modulate
+from newsstudio_ditto.render.modulation import (
+    Mix,
+    Norm,
+    Pair,
+    attend,
+    linear,
+    linear_mixed,
+    linear_of_two,
+    linear_parts,
+    modulate,
+)
 from newsstudio_ditto.units import MOTION_DIM, WINDOW_FRAMES
 
 log = logging.getLogger(__name__)
@@ -41,10 +51,10 @@ class _Window(NamedTuple):
     """What all steps of one window share.
 
     Args:
-        keys: (layers, halves, 82, d), of the cross-attention; the last two rows are those of the step's tokens.
+        keys: (halves, layers, 80, d), of the cross-attention; those of a step's tokens follow them.
         values: likewise.
         modulations: (S, sublayers, halves, 2 d), scale and shift of every sublayer at every step.
-        fixed: (1, 1, d), what the first frame adds to the first projection.
+        fixed: (d,), what the first frame adds to the first projection, and its bias.
     """
 
     keys: Tensor
@@ -69,7 +79,6 @@ class UnrolledSampler:
         self._denoiser, self._scale = denoiser, scale
         self._layers = [cast(DenoiserLayer, layer) for layer in denoiser.seqTransDecoder.stack]
         self._steps = schedule.steps()
-        self._num_halves = 1 if scale == 1 else 2
         self._rotation = rotation_table(denoiser.rotary, WINDOW_FRAMES + NUM_TIME_TOKENS)
         time = denoiser.time_mlp[1:](denoiser.time_mlp[0](schedule.times.to(device)))
         self._step_embedding = denoiser.to_time_cond(time)  # (S, d)
@@ -101,29 +110,19 @@ class UnrolledSampler:
     def prepare(self, first_frame: Tensor, condition: Tensor) -> _Window:
         """Compute what all steps of a window share; arguments as for a call."""
         encoded = self._denoiser.encode_for(condition, self._scale)
-        keys, values = self._with_room(*self._keys_and_values(encoded.memory, 0))
-        fixed = functional.linear(first_frame, self._from_first, self._denoiser.input_projection.bias)[:, None]
+        keys, values = self._keys_and_values(encoded.memory, 0)
+        fixed = functional.linear(first_frame, self._from_first, self._denoiser.input_projection.bias)[0]
         return _Window(keys, values, self._modulations(encoded.hidden), fixed)
 
     @torch.no_grad()
     def run(self, x: Tensor, noise: Tensor, window: _Window, steps: range) -> Tensor:
-        """Take some of the steps from ``x`` (1, 80, 265); the tokens' rows of the window are overwritten."""
+        """Take some of the steps from ``x`` (1, 80, 265)."""
         final = self._denoiser.final_layer
         for index in steps:
-            for memory, tokens in ((window.keys, self._token_keys), (window.values, self._token_values)):
-                memory[:, :, WINDOW_FRAMES:] = tokens[index][:, None]
-            start = (linear(x, self._from_motion, None) + window.fixed).repeat(self._num_halves, 1, 1)
-            hidden = self._run_layers(start, window.keys, window.values, window.modulations[index])
-            if self._num_halves == 2:
-                conditional, unconditional = hidden.chunk(2)
-                hidden = torch.lerp(unconditional, conditional, self._scale)
-            x = _advance(x, linear(hidden, final.weight, final.bias), noise, index, self._steps[index])
+            hidden = self._run_layers(linear(x, self._from_motion, window.fixed), window, index)
+            mix = _mix(x, noise, index, self._steps[index])
+            x = linear_mixed(hidden, final.weight, final.bias, self._scale, mix)
         return x
-
-    def _with_room(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (halves, layers, 80, d) as (layers, halves, 82, d), with room for the tokens of a step."""
-        room = (0, 0, 0, NUM_TIME_TOKENS)
-        return functional.pad(keys.transpose(0, 1), room), functional.pad(values.transpose(0, 1), room)
 
     def _keys_and_values(self, memory: Tensor, first_row: int) -> tuple[Tensor, Tensor]:
         """Of the cross-attention in every layer: memory (n, m, d) -> (n, layers, m, d) each."""
@@ -143,18 +142,21 @@ class UnrolledSampler:
         embedding = functional.mish(self._step_embedding[:, None] + hidden)
         return torch.stack([layer(embedding) for layer in self._to_scale_and_shift], dim=1)
 
-    def _run_layers(self, x: Tensor, keys: Tensor, values: Tensor, modulation: Tensor) -> Tensor:
+    def _run_layers(self, x: Tensor, window: _Window, step: int) -> Tensor:
+        """All layers at one step: x (1, 80, d) -> (halves, 80, d)."""
         rotation = self._rotation[0][:WINDOW_FRAMES], self._rotation[1][:WINDOW_FRAMES]
         norms = [norm for layer in self._layers for norm in (layer.norm1, layer.norm2, layer.norm3)]
         x, normal, turned = modulate(x, None, None, _norm(norms[0]), rotation)
         for index, layer in enumerate(self._layers):
-            own = modulation[3 * index : 3 * index + 3]
+            own = window.modulations[step, 3 * index : 3 * index + 3]
+            memory = window.keys[:, index], window.values[:, index]
+            tokens = self._token_keys[step, index], self._token_values[step, index]
             attended = _attend_self(layer.self_attn, turned, normal)
             x, _, turned = modulate(x, attended, own[0], _norm(layer.norm2), rotation)
-            crossed = _attend(layer.multihead_attn, turned, keys[index], values[index])
+            crossed = _attend(layer.multihead_attn, turned, memory, tokens)
             x, normal, _ = modulate(x, crossed, own[1], _norm(layer.norm3), None)
             inner = linear(normal, layer.linear1.weight, layer.linear1.bias, gelu=True)
-            forward = linear(inner, layer.linear2.weight, layer.linear2.bias)
+            forward = linear_parts(inner, layer.linear2.weight, layer.linear2.bias)
             following = _norm(norms[3 * index + 3]) if index + 1 < len(self._layers) else None
             x, normal, turned = modulate(x, forward, own[2], following, rotation)
         return x
@@ -178,32 +180,26 @@ def _norm(layer: torch.nn.LayerNorm) -> Norm:
 
 
 def _attend_self(attention: Attention, turned: Tensor, normal: Tensor) -> Tensor:
-    weight, bias = attention.in_proj_weight, attention.in_proj_bias
     width = turned.shape[-1]
-    query, key = linear(turned, weight[: 2 * width], bias[: 2 * width]).chunk(2, dim=-1)
-    value = linear(normal, weight[2 * width :], bias[2 * width :])
-    return _attention(attention, query, key, value)
+    joined = linear_of_two(turned, normal, 2 * width, attention.in_proj_weight, attention.in_proj_bias)
+    query, key, value = joined.chunk(3, dim=-1)
+    attended = attend(query, key, value, attention.num_heads)
+    return linear_parts(attended, attention.out_proj.weight, attention.out_proj.bias)
 
 
-def _attend(attention: Attention, turned: Tensor, key: Tensor, value: Tensor) -> Tensor:
+def _attend(attention: Attention, turned: Tensor, memory: Pair, tokens: Pair) -> Tensor:
     width = turned.shape[-1]
-    query = linear(turned, attention.in_proj_weight[:width], attention.in_proj_bias[:width])
-    return _attention(attention, query, key, value)
+    projection = attention.in_proj_weight[:width], attention.in_proj_bias[:width]
+    attended = attend(turned, memory[0], memory[1], attention.num_heads, more=tokens, projection=projection)
+    return linear_parts(attended, attention.out_proj.weight, attention.out_proj.bias)
 
 
-def _attention(attention: Attention, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    q, k, v = (x.view(*x.shape[:2], attention.num_heads, -1).transpose(1, 2) for x in (query, key, value))
-    joined = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
-    return linear(joined, attention.out_proj.weight, attention.out_proj.bias)
-
-
-def _advance(x: Tensor, clean: Tensor, noise: Tensor, index: int, step: DdimStep) -> Tensor:
-    """One DDIM step with its factors put together: what is predicted is linear in ``x`` and ``clean``."""
+def _mix(x: Tensor, noise: Tensor, index: int, step: DdimStep) -> Mix | None:
+    """One DDIM step with its factors put together: what is predicted is linear in ``x`` and the clean motion."""
     if step.next_time < 0:
-        return clean
-    moved = clean * (step.sqrt_alpha_next - step.c * step.noise_from_x0)
-    moved.add_(x, alpha=step.c * step.noise_from_x)
-    return moved.add_(noise[index + 1], alpha=step.sigma)
+        return None
+    of_clean = step.sqrt_alpha_next - step.c * step.noise_from_x0
+    return Mix(of_clean, x, step.c * step.noise_from_x, noise[index + 1], step.sigma)
 
 
 class _CapturedRun:

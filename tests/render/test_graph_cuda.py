@@ -114,6 +114,11 @@ def test_rows_leave_cuda_through_pinned_slots_in_order(needs_cuda: torch.device)
             assert (ring.read(slot) == value).all()
 
 
+def test_the_motion_kernels_on_cuda_compute_what_the_plain_way_computes(needs_cuda: torch.device) -> None:
+    kernels = pytest.importorskip("newsstudio_ditto.render.modulation_kernel")
+    assert kernels.find_problem() is None
+
+
 def test_a_whole_sampling_run_on_cuda_is_that_of_the_plain_loop(needs_cuda: torch.device) -> None:
     denoiser = tiny_bundle(needs_cuda).motion_diffusion
     plain, captured = GuidedStep(denoiser, is_graphed=False), GuidedStep(denoiser, is_graphed=True)

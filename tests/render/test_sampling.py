@@ -8,7 +8,8 @@ import torch
 from newsstudio_ditto.maths.diffusion import ddim_schedule
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.networks.motion_diffusion import sample_window
-from newsstudio_ditto.render.modulation import Norm, modulate
+from newsstudio_ditto.networks.transformer import Attention
+from newsstudio_ditto.render.modulation import Mix, Norm, attend, linear_mixed, linear_of_two, linear_parts, modulate
 from newsstudio_ditto.render.sampling import UnrolledSampler, rotation_table, swap_pairs
 from newsstudio_ditto.render.window_sampler import GuidedStep
 
@@ -59,10 +60,45 @@ def test_modulation_is_its_formula() -> None:
     modulation = torch.randn(2, 16, generator=draw)
     norm = Norm(torch.randn(8, generator=draw), torch.randn(8, generator=draw), 1e-5)
     cos, sin = torch.randn(4, 8, generator=draw), torch.randn(4, 8, generator=draw)
-    moved, normal, turned = modulate(x, branch, modulation, norm, (cos, sin))
+    moved, normal, turned = modulate(x, torch.stack([0.25 * branch, 0.75 * branch]), modulation, norm, (cos, sin))
     expected = x + branch * (modulation[:, None, :8] + 1) + modulation[:, None, 8:]
     torch.testing.assert_close(moved, expected)
     plain = torch.nn.functional.layer_norm(expected, (8,), norm.weight, norm.bias, 1e-5)
     torch.testing.assert_close(normal, plain)
     torch.testing.assert_close(turned, plain * cos + plain[..., [1, 0, 3, 2, 5, 4, 7, 6]] * sin)
     assert modulate(x, None, None, None, None)[0] is x
+
+
+def test_what_both_halves_share_is_modulated_for_each() -> None:
+    draw = torch.Generator().manual_seed(8)
+    x, branch, modulation = (torch.randn(*shape, generator=draw) for shape in ((1, 4, 8), (3, 1, 4, 8), (2, 16)))
+    moved, _, _ = modulate(x, branch, modulation, None, None)
+    repeated, _, _ = modulate(x.repeat(2, 1, 1), branch.repeat(1, 2, 1, 1), modulation, None, None)
+    torch.testing.assert_close(moved, repeated, atol=0, rtol=0)
+
+
+@torch.no_grad()
+def test_attention_is_that_of_the_network() -> None:
+    draw = torch.Generator().manual_seed(9)
+    attention = Attention(16, 2)
+    rows, memory, tokens = (torch.randn(*shape, generator=draw) for shape in ((2, 4, 16), (2, 5, 16), (2, 16)))
+    weight, bias = attention.in_proj_weight, attention.in_proj_bias
+    joined = linear_of_two(rows, rows.flip(1), 32, weight, bias)
+    attended = attend(*joined.chunk(3, dim=-1), 2)
+    out = linear_parts(attended, attention.out_proj.weight, attention.out_proj.bias)
+    torch.testing.assert_close(out.sum(dim=0), attention(rows, rows, rows.flip(1)))
+    own, more = (linear_of_two(x, x, 16, weight[16:], bias[16:]).chunk(2, dim=-1) for x in (memory, tokens))
+    crossed = attend(rows, *own, 2, more=more, projection=(weight[:16], bias[:16]))
+    out = linear_parts(crossed, attention.out_proj.weight, attention.out_proj.bias)
+    whole = torch.cat([memory, tokens.expand(2, -1, -1)], dim=1)
+    torch.testing.assert_close(out.sum(dim=0), attention(rows, whole, whole))
+
+
+def test_a_mixed_product_is_guided_first() -> None:
+    draw = torch.Generator().manual_seed(10)
+    hidden, weight, bias = torch.randn(2, 4, 8, generator=draw), torch.randn(3, 8, generator=draw), torch.ones(3)
+    previous, noise = torch.randn(1, 4, 3, generator=draw), torch.randn(1, 4, 3, generator=draw)
+    clean = (hidden[1:] + 1.7 * (hidden[:1] - hidden[1:])) @ weight.T + bias
+    torch.testing.assert_close(linear_mixed(hidden, weight, bias, 1.7, None), clean)
+    mixed = linear_mixed(hidden, weight, bias, 1.7, Mix(0.5, previous, 0.3, noise, 0.1))
+    torch.testing.assert_close(mixed, 0.5 * clean + 0.3 * previous + 0.1 * noise)
