@@ -8,11 +8,11 @@ from torch import Tensor
 from newsstudio_ditto.maths.audio_windows import WINDOW_SAMPLES
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.render.graph import CapturedGraph
-from newsstudio_ditto.stages.speech import WINDOWS_PER_BATCH
+from newsstudio_ditto.stages.speech import FIRST_WINDOWS, WINDOWS_PER_BATCH
 
 log = logging.getLogger(__name__)
 
-_SIZES = (8, WINDOWS_PER_BATCH)
+_SIZES = (FIRST_WINDOWS, WINDOWS_PER_BATCH)
 
 
 class CapturedEncoder:

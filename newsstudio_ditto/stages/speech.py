@@ -1,6 +1,7 @@
 """Speech features: what the motion diffusion hears, one row per video frame."""
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -8,10 +9,10 @@ import torch
 from torch import Tensor
 
 from newsstudio_ditto.errors import EmptyAudioError
-from newsstudio_ditto.maths.audio_windows import count_windows, cut_some_windows, merge_rows
+from newsstudio_ditto.maths.audio_windows import FRAMES_PER_WINDOW, count_windows, cut_some_windows, merge_rows
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.stages.tensor_file import Plain, TensorFile
-from newsstudio_ditto.units import count_frames
+from newsstudio_ditto.units import WINDOW_FRAMES, count_frames
 
 VERSION = "speech_features.1"
 
@@ -19,6 +20,9 @@ Encoder = Callable[[Tensor], Tensor]
 
 WINDOWS_PER_BATCH = 64
 """13 s of speech; the activations of one batch bound the memory, whatever the length."""
+
+FIRST_WINDOWS = WINDOW_FRAMES // FRAMES_PER_WINDOW
+"""What the first window of motion hears. It is encoded alone, so that this motion need not wait for the rest."""
 
 
 def compute_speech_features(speech: npt.NDArray[np.float32], bundle: ModelBundle) -> Tensor:
@@ -60,7 +64,7 @@ def iterate_speech_features(
     Args:
         speech: (samples,) 16 kHz mono, -1..1.
         bundle: its audio encoder runs where the bundle lives.
-        windows_per_batch: windows that are encoded at once.
+        windows_per_batch: windows that are encoded at once, at most; the first batch is a short one.
         encoder: the bundle's audio encoder made faster, such as a captured one; None takes it as it is.
 
     Raises:
@@ -70,8 +74,10 @@ def iterate_speech_features(
     if num_windows == 0:
         raise EmptyAudioError("the speech has no samples", "give a recording that is not empty")
     rows_left = count_frames(len(speech))
-    for start in range(0, num_windows, windows_per_batch):
-        windows = cut_some_windows(samples, start, min(start + windows_per_batch, num_windows))
+    first = min(FIRST_WINDOWS, windows_per_batch, num_windows)
+    starts = [0, *range(first, num_windows, windows_per_batch)]
+    for start, stop in pairwise([*starts, num_windows]):
+        windows = cut_some_windows(samples, start, stop)
         rows = _encode(windows, bundle, encoder)[:rows_left]
         rows_left -= len(rows)
         yield rows
