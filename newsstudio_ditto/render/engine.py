@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -113,6 +114,17 @@ class Engine:
         if self._guided_step is None:
             self._guided_step = GuidedStep(self.bundle.motion_diffusion, is_graphed=self.is_graphed)
         return self._guided_step
+
+    @cached_property
+    def motion_stream(self) -> torch.cuda.Stream | None:
+        """Where motion is made beside the frames; None on the CPU.
+
+        One for all speeches: memory that was freed on one stream is not used on another, which would ask the driver
+        for more while the first frame waits.
+        """
+        if self.device.type != "cuda":
+            return None
+        return torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
 
     @property
     def speech_encoder(self) -> CapturedEncoder | None:

@@ -17,6 +17,7 @@ from newsstudio_ditto.render.frame_plan import FramePlan, SpeechPoser
 from newsstudio_ditto.render.motion import iterate_motion, steps_and_guidance
 from newsstudio_ditto.render.prefetch import prefetch
 from newsstudio_ditto.render.ring import sleeping_event
+from newsstudio_ditto.render.window_sampler import draw_step_noise
 
 Item = TypeVar("Item")
 
@@ -39,11 +40,7 @@ class SpeechPlanner:
         self._packet, self._engine = packet, engine
         self._num_frames, self._options = num_frames, options
         self._poser = SpeechPoser(packet, engine.bundle, num_frames, controls=options.controls, stitch=options.stitch)
-        self._stream = (
-            torch.cuda.Stream(engine.device)  # type: ignore[no-untyped-call]
-            if engine.device.type == "cuda"
-            else None
-        )
+        self._stream = engine.motion_stream
 
     def motion(self, features: Iterable[Tensor]) -> Generator[Tensor, None, None]:
         """Motion rows (k, 265) of chunks (n, A) of speech features, as soon as they are settled."""
@@ -90,7 +87,9 @@ def _sleep_until_done(stream: torch.cuda.Stream) -> None:
 
 
 def warm_up_motion(engine: Engine, sampling: SamplingOptions) -> None:
-    """Capture the audio encoder, and the sampler for these steps and this guidance, where graphs are on; once."""
+    """Capture the audio encoder, and the sampler for these steps and this guidance, where graphs are on; draw noise."""
     if engine.speech_encoder is not None:
         engine.speech_encoder.warm_up()
-    engine.guided_step.warm_up(*steps_and_guidance(sampling, engine.bundle.config))
+    num_steps, scale = steps_and_guidance(sampling, engine.bundle.config)
+    engine.guided_step.warm_up(num_steps, scale)
+    draw_step_noise(sampling.seed, num_steps)

@@ -1,7 +1,7 @@
 """One window of driving motion: the guided denoiser, captured or not, and the noise that it starts from."""
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol
 
 import torch
@@ -42,13 +42,25 @@ class SessionNoise:
     """
 
     def __init__(self, seed: int, num_steps: int) -> None:
-        """Draw the step noise."""
-        self._generator = torch.Generator().manual_seed(seed)
-        self.steps = torch.randn(num_steps - 1, WINDOW_FRAMES, MOTION_DIM, generator=self._generator)
+        """Draw the step noise, unless it was drawn lately."""
+        self.steps, state = draw_step_noise(seed, num_steps)
+        self._generator = torch.Generator()
+        self._generator.set_state(state)
 
     def start(self) -> Tensor:
         """The next (80, 265) of the stream."""
         return torch.randn(WINDOW_FRAMES, MOTION_DIM, generator=self._generator)
+
+
+@lru_cache(maxsize=2)
+def draw_step_noise(seed: int, num_steps: int) -> tuple[Tensor, Tensor]:
+    """Noise of every step but the last, (S - 1, 80, 265), and the state of the stream behind it; not to be changed.
+
+    A million numbers take as long as a frame, so that they are drawn before a speech is there.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    steps = torch.randn(num_steps - 1, WINDOW_FRAMES, MOTION_DIM, generator=generator)
+    return steps, generator.get_state()
 
 
 class GuidedStep:
