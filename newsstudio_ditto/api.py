@@ -168,7 +168,7 @@ def _plan(
     motion: Tensor | None,
     clock: StageClock,
 ) -> Generator[FramePlan, None, None]:
-    """Plans of the frames, made while they are rendered; the first motion is there."""
+    """Plans of the frames, made while they are rendered; the first of them are there."""
     features = iterate_speech_features(samples, engine.bundle, encoder=engine.speech_encoder)
     with clock.stage("speech_features"):
         heard = [next(features)] if motion is None else []
@@ -176,8 +176,15 @@ def _plan(
         planner = SpeechPlanner(packet, engine, num_frames, options)
     with clock.stage("motion"):
         rows = planner.motion(chain(heard, features)) if motion is None else planner.made_motion(motion)
-        moved = next(rows)
-    return planner.plans(chain([moved], rows))
+        plans = planner.plans(rows)
+        first = next(plans)
+    return _led_by(first, plans)
+
+
+def _led_by(first: FramePlan, rest: Generator[FramePlan, None, None]) -> Generator[FramePlan, None, None]:
+    with closing(rest):
+        yield first
+        yield from rest
 
 
 def _lips(engine: Engine, controls: ControlOptions) -> str:

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from newsstudio_ditto.units import NUM_POSE_BINS, POSE_BIN_DEG, POSE_OFFSET_DEG
 
@@ -57,5 +58,5 @@ def pose_keypoints(
         (..., 21, 3).
     """
     posed = scale[..., None] * (canonical @ rotation + expression)
-    in_plane = translation * translation.new_tensor([1.0, 1.0, 0.0])
+    in_plane = functional.pad(translation[..., :2], (0, 1))
     return posed + in_plane[..., None, :]

@@ -19,6 +19,7 @@ from newsstudio_ditto.maths.motion_vector import (
     MotionKey,
     MotionSequence,
     clip_motion,
+    send,
     unpack_motion,
 )
 from newsstudio_ditto.maths.pose_control import blend, control_pose
@@ -138,7 +139,7 @@ def stitch_motion(
     if source.canonical is None:
         raise UsageError("the source motion has no canonical keypoints", "read them from the packet's keypoints")
     looped = mirror_index(np.arange(driven.num_frames, dtype=np.int64), source.num_frames)
-    rows = torch.from_numpy(looped).to(driven.scale.device)
+    rows = send(torch.from_numpy(looped), driven.scale.device)
     base = source.rows(rows)
     drive_eyes = source.num_frames == 1 if options.drive_eyes is None else options.drive_eyes
     motion = _drive(source, base, driven, options, first_motion)
@@ -194,7 +195,7 @@ def _origin(driven: MotionSequence, options: MotionStitchOptions, first_motion: 
 
 
 def _within(limits: Tensor | None, rows: Tensor) -> Tensor:
-    return rows if limits is None else clip_motion(rows, *limits.to(rows))
+    return rows if limits is None else clip_motion(rows, *send(limits, rows.device).to(rows))
 
 
 def _express(
@@ -206,14 +207,14 @@ def _express(
     expression = torch.where(_point_mask(points, base), driven, base)
     if drive_eyes and options.blinks is not None:
         frames = torch.arange(len(base)) % len(options.blinks.index)
-        offsets = options.blinks.offsets[options.blinks.index[frames]].to(base)
+        offsets = send(options.blinks.offsets[options.blinks.index[frames]], base.device).to(base)
         expression = expression + offsets * _point_mask(options.eye_points, base)
     if controls.voice is not None:
         voiced = blend(expression, base, controls.voice)
         points = options.lip_points if options.voice_points is None else options.voice_points
         expression = torch.where(_point_mask(points, base), voiced, expression)
     if controls.expression_delta is not None:
-        expression = expression + controls.expression_delta.to(base)
+        expression = expression + send(controls.expression_delta, base.device).to(base)
     return expression
 
 
@@ -246,6 +247,6 @@ def _keypoints(canonical: Tensor, pose_deg: Tensor, expression: Tensor, scale: T
 
 
 def _point_mask(points: Sequence[int], like: Tensor) -> Tensor:
-    mask = torch.zeros(NUM_KEYPOINTS, 3, dtype=torch.bool, device=like.device)
+    mask = torch.zeros(NUM_KEYPOINTS, 3, dtype=torch.bool)
     mask[list(points)] = True
-    return mask.reshape(-1)
+    return send(mask.reshape(-1), like.device)

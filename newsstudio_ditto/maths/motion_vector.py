@@ -78,7 +78,12 @@ class MotionSequence:
 
     def to(self, device: torch.device | str) -> "MotionSequence":
         """The same motion on another device."""
-        return self.map(lambda part: part.to(device))
+        return self.map(lambda part: send(part, device))
+
+
+def send(part: Tensor, device: torch.device | str) -> Tensor:
+    """The same numbers on another device; what goes to a CUDA device waits for nothing that it has still to do."""
+    return part.to(device, non_blocking=torch.device(device).type == "cuda")
 
 
 def pack_motion(motion: MotionSequence) -> Tensor:

@@ -7,12 +7,12 @@ from torch import Tensor
 
 from newsstudio_ditto.maths.controls import FrameControls
 from newsstudio_ditto.maths.keypoints import decode_head_pose
-from newsstudio_ditto.maths.motion_vector import MotionKey
+from newsstudio_ditto.maths.motion_vector import MotionKey, send
 
 
 def blend(driven: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     """Rows (T, n) between ``target`` (weight 0) and ``driven`` (weight 1), or beyond it; ``weight`` is (T,)."""
-    weight = weight.to(driven)[:, None]
+    weight = send(weight, driven.device).to(driven)[:, None]
     return driven * weight + target * (1 - weight)
 
 
@@ -43,8 +43,8 @@ def control_pose(
         (T,) degrees.
     """
     no_delta = logits.new_full((len(logits),), torch.nan)
-    delta = controls.pose_delta_deg.get(key, no_delta).to(logits)
-    gain = controls.pose_gain.get(key, torch.ones_like(delta)).to(logits)
+    delta = send(controls.pose_delta_deg.get(key, no_delta), logits.device).to(logits)
+    gain = send(controls.pose_gain.get(key, torch.ones_like(delta)), logits.device).to(logits)
     head_gain = torch.ones_like(delta) if controls.head_gain is None else controls.head_gain.to(logits)
     is_angle = ~delta.isnan() | (head_gain != 1)
     if gain_on == "logits":

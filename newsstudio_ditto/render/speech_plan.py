@@ -43,7 +43,10 @@ class SpeechPlanner:
         self._stream = engine.motion_stream
 
     def motion(self, features: Iterable[Tensor]) -> Generator[Tensor, None, None]:
-        """Motion rows (k, 265) of chunks (n, A) of speech features, as soon as they are settled."""
+        """Motion rows (k, 265) of chunks (n, A) of speech features, as soon as they are settled.
+
+        On CUDA they are still being made, so that :meth:`plans` can be given to the device meanwhile.
+        """
         parts = iterate_motion(
             self._engine.bundle,
             features,
@@ -54,26 +57,28 @@ class SpeechPlanner:
             step=self._engine.guided_step,
             controls=self._options.controls,
         )
-        return self._on_own_stream(parts)
+        return self._on_own_stream(parts, is_finished=False)
 
     def made_motion(self, motion: Tensor) -> Generator[Tensor, None, None]:
         """Chunks of motion (T, 265) that was made earlier, on the engine's device."""
-        return self._on_own_stream(chunk.to(self._engine.device) for chunk in torch.split(motion, MOTION_CHUNK))
+        chunks = (chunk.to(self._engine.device) for chunk in torch.split(motion, MOTION_CHUNK))
+        return self._on_own_stream(chunks, is_finished=False)
 
     def plans(self, motion: Iterable[Tensor]) -> Generator[FramePlan, None, None]:
         """Plans of chunks of motion, made ahead of their reader on CUDA."""
-        plans = self._on_own_stream(self._poser.pose(rows) for rows in motion)
+        plans = self._on_own_stream((self._poser.pose(rows) for rows in motion), is_finished=True)
         # On the CPU, running ahead would take cores away from the frames.
         return plans if self._stream is None else prefetch(plans, 1)
 
-    def _on_own_stream(self, items: Iterable[Item]) -> Generator[Item, None, None]:
+    def _on_own_stream(self, items: Iterable[Item], *, is_finished: bool) -> Generator[Item, None, None]:
+        """The items, made on the stream; whether it has finished each when it is handed over."""
         iterator = iter(items)
         while True:
             with contextlib.ExitStack() as stack:
                 if self._stream is not None:
                     stack.enter_context(torch.cuda.stream(self._stream))
                 item = next(iterator, None)
-                if self._stream is not None:
+                if self._stream is not None and is_finished:
                     _sleep_until_done(self._stream)
             if item is None:
                 return
