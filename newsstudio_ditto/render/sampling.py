@@ -220,7 +220,9 @@ class _CapturedRun:
         device, num_steps = noise.device, len(noise)
         with torch.cuda.device(device):
             with side_stream(device):
-                sampler.run(self._noise[0], self._noise, self._prepared(), range(1))  # compiles and allocates
+                window = self._prepared()
+                for index in (0, num_steps - 1):  # compiles and allocates; the last step is another kernel
+                    sampler.run(self._noise[0], self._noise, window, range(index, index + 1))
             self._capture(self._prepare)
             self._result = self._noise[0]
             for start in range(0, num_steps, _STEPS_A_GRAPH):
