@@ -2,7 +2,7 @@
 
 ``python -m training.evaluate_renderer --heads FOLDER --anchor FILE.npz [--bundle FOLDER] [--sheet JPG]``.
 
-FOLDER holds held-out people of ``training.head_worker`` (seeds 0 to 31), the file an anchor packed by
+FOLDER holds held-out people of ``training.head_worker`` whom no run has seen, the file an anchor packed by
 ``training.anchor_pack``. Prints JSON: PSNR of the whole crop, of the box around the face (hair included), of the face
 inside the outline of its landmarks, and of the mouth; mouth sharpness over the target's; landmark error in percent of
 the eye distance; and the motion extractor's error in pixels of the 512 crop.

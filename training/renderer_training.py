@@ -47,6 +47,8 @@ CRITIC_FADE_FROM, CRITIC_LEFT = 0.75, 0.35
 MIRROR_SHARE, MIRROR_UNTIL = 0.5, 0.6
 KEYPOINT_NOISE = 0.006
 FINAL_RATE = 0.03
+EXACTNESS = ("heads_crop_db", "heads_mouth_db", "anchor_crop_db", "anchor_mouth_db")
+"""Scores whose sum decides which weights of a run are the best."""
 
 
 @dataclass(frozen=True)
@@ -155,7 +157,7 @@ class RendererTraining:
             ),
             "critics": torch.optim.AdamW(critics, 3e-4, (0.5, 0.99), fused=fused),
         }
-        self.step, self.elapsed_s = 0, 0.0
+        self.step, self.elapsed_s, self.best = 0, 0.0, -math.inf
         self.history: list[dict[str, float]] = []
 
     def _begin_with(self, folder: Path) -> None:
@@ -336,12 +338,14 @@ class RendererTraining:
         return result
 
     def _state(self) -> dict[str, Any]:
-        state: dict[str, Any] = {"step": self.step, "elapsed_s": self.elapsed_s, "history": self.history}
+        state: dict[str, Any] = {"step": self.step, "elapsed_s": self.elapsed_s, "best": self.best}
+        state["history"] = self.history
         state |= {name: part.state_dict() for name, part in self._parts().items()}
         return state | {f"optimiser_{name}": optimiser.state_dict() for name, optimiser in self.optimisers.items()}
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.elapsed_s, self.history = state["step"], state["elapsed_s"], state["history"]
+        self.best = state["best"]
         for name, part in self._parts().items():
             part.load_state_dict(state[name])
         for name, optimiser in self.optimisers.items():
@@ -350,13 +354,26 @@ class RendererTraining:
     def save(self) -> None:
         """Checkpoint, and export of the running means."""
         save_state(self._state(), self.options.run / "renderer.pt")
+        self.export(self.options.run / "export")
+        (self.options.run / "export" / "renderer.json").write_text(json.dumps(self.history, indent=1))
+
+    def export_if_best(self, scores: dict[str, float]) -> bool:
+        """Keep the weights in ``RUN/best`` if pictures never were so exact before: a run may fall apart later."""
+        exact = sum(scores.get(name, 0.0) for name in EXACTNESS)
+        if exact <= self.best:
+            return False
+        self.best = exact
+        self.export(self.options.run / "best")
+        return True
+
+    def export(self, folder: Path) -> None:
+        """Write the running means, for :mod:`training.export`."""
         renderer = self.means["renderer"].module
         weights: dict[str, Tensor] = {}
         for name in ("appearance", "warp", "decoder"):
             weights |= half_weights(renderer.get_submodule(name), name)
         weights |= half_weights(self.means["extractor"].module, "motion_extractor")
-        save_weights(weights, self.options.run / "export" / "renderer.safetensors")
-        (self.options.run / "export" / "renderer.json").write_text(json.dumps(self.history, indent=1))
+        save_weights(weights, folder / "renderer.safetensors")
 
     def resume(self) -> bool:
         """Go on from the checkpoint of an earlier call, if there is one."""

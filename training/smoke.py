@@ -148,6 +148,7 @@ def smoke_renderer(folder: Path, config: NetworkConfig, *, steps: int, seconds: 
     _require(again.resume() and again.step == training.step, "renderer: the checkpoint does not resume")
     run_training(again, pictures)
     _require("heads_face_db" in again.history[-1], "renderer: no scores")
+    _require((folder / "best" / "renderer.safetensors").exists(), "renderer: the best weights were not kept")
     exported = load_file(folder / "export" / "renderer.safetensors")
     _require(all(torch.isfinite(v).all() for v in exported.values()), "renderer: the export is not finite")
 

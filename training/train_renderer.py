@@ -3,7 +3,8 @@
 ``python -m training.train_renderer --run FOLDER --heads FOLDER ...``.
 
 Heads come from ``training.head_worker`` processes through a folder. Stopped or cut off, the same command goes on from
-the last checkpoint. ``--seconds`` is the length of the whole schedule, over all calls.
+the last checkpoint. ``--seconds`` is the length of the whole schedule, over all calls. The weights that drew held-out
+people and frames most exactly are kept in ``RUN/best``.
 """
 
 import logging
@@ -115,6 +116,8 @@ def _score(training: RendererTraining, pictures: Pictures) -> None:
     scores = {name: round(value, 4) for name, value in training.score(pictures).items()}
     torch.backends.cudnn.benchmark = searching
     log.info("scores at step %d: %s", training.step, scores)
+    if training.export_if_best(scores):
+        log.info("the best so far")
     training.history.append({"step": training.step, "elapsed_s": training.elapsed_s, **scores})
 
 

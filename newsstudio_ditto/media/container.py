@@ -17,6 +17,8 @@ _REFUSED_BRANDS = frozenset({"heic", "heix", "heim", "heis", "mif1", "msf1"})
 _OPTIONS = {"protocol_whitelist": "file", "pattern_type": "none"}
 # Otherwise FFmpeg decodes some frames to learn what the header of an mp4 says anyway: tens of milliseconds.
 _HEADER_OPTIONS = {**_OPTIONS, "probesize": "32", "skip_frame": "all"}
+# Tags that are not UTF-8 must not stop a file from being opened; PyAV 19 has no other way any more.
+_LENIENT = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
 
 
 @contextmanager
@@ -35,7 +37,7 @@ def open_container(path: Path, *, header_only: bool = False) -> Iterator[InputCo
     try:
         # A colon or a leading dash would otherwise be read as a protocol or an option.
         options = _HEADER_OPTIONS if header_only else _OPTIONS
-        container = av.open(f"file:{path}", options=options, metadata_errors="replace")
+        container = av.open(f"file:{path}", options=options, **_LENIENT)
     except (av.FFmpegError, UnicodeError) as error:
         raise MediaError(
             f"{path} cannot be opened as a media file: {describe_error(error)}",
@@ -44,6 +46,15 @@ def open_container(path: Path, *, header_only: bool = False) -> Iterator[InputCo
     with container:
         _require_format(path, container)
         yield container
+
+
+def read_tags(container: InputContainer) -> dict[str, str]:
+    """What the file says of itself, as text that can be printed: bytes that are not UTF-8 become replacement marks."""
+    # PyAV 19 hands such bytes on as lone surrogates.
+    return {
+        name: text.encode(errors="surrogateescape").decode(errors="replace")
+        for name, text in container.metadata.items()
+    }
 
 
 def picture_stream(container: InputContainer) -> AvVideoStream | None:

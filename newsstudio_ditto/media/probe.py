@@ -11,7 +11,14 @@ from av.video.stream import VideoStream as AvVideoStream
 
 from newsstudio_ditto.errors import MediaError, UnsupportedMediaError
 from newsstudio_ditto.media.colour import has_alpha
-from newsstudio_ditto.media.container import describe_error, is_cover, is_still, open_container, picture_stream
+from newsstudio_ditto.media.container import (
+    describe_error,
+    is_cover,
+    is_still,
+    open_container,
+    picture_stream,
+    read_tags,
+)
 from newsstudio_ditto.media.exif import read_exif_orientation
 from newsstudio_ditto.media.facts import AudioFacts, ColourTags, MediaFacts, VideoFacts
 from newsstudio_ditto.media.orientation import UPRIGHT, Orientation, orientation_of_turn, parse_display_matrix
@@ -42,7 +49,7 @@ def probe(path: Path) -> MediaFacts:
             num_video_streams=len(container.streams.video) - len(covers),
             num_audio_streams=len(container.streams.audio),
             has_cover=bool(covers),
-            tags=dict(container.metadata),
+            tags=read_tags(container),
         )
 
 

@@ -231,7 +231,7 @@ def _attend(
     tl.store(at_out, result, mask=has_row[:, None] & has_column[None])
 
 
-TILE = (32, 32, 64)
+TILE = (16, 64, 64)
 """Rows, columns and depth of a tile: small, so that 160 rows keep the card busy."""
 
 WARPS, STAGES = 4, 4

@@ -47,7 +47,22 @@ def _encode(windows: Tensor, bundle: ModelBundle, encoder: Encoder | None) -> Te
     dtype = next((weight.dtype for weight in bundle.audio_encoder.parameters()), None)
     run = bundle.audio_encoder if encoder is None or dtype is None else encoder
     rows = run(windows.to(bundle.device, dtype or torch.float32))
-    return merge_rows(rows.float()).cpu()
+    return to_host(merge_rows(rows.float()))
+
+
+def to_host(rows: Tensor) -> Tensor:
+    """Rows on the CPU, through page-locked memory where they come from a CUDA device.
+
+    While a copy to other memory waits for the device, no thread can start a copy of its own: that held up first frames.
+    """
+    if not rows.is_cuda:
+        return rows.cpu()
+    host = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
+    host.copy_(rows, non_blocking=True)
+    copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+    copied.record(torch.cuda.current_stream(rows.device))
+    copied.synchronize()
+    return host
 
 
 def iterate_speech_features(

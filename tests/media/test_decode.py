@@ -1,4 +1,5 @@
 import logging
+import struct
 from fractions import Fraction
 from pathlib import Path
 
@@ -306,3 +307,11 @@ def test_huge_pictures_are_refused_before_decoding(tmp_path: Path) -> None:
 def test_one_pixel_is_too_small(tmp_path: Path) -> None:
     with pytest.raises(MediaError, match="1x1 pixels small"):
         decode_frames(clips.write_png(tmp_path / "one.png", np.zeros((1, 1, 3), np.uint8)))
+
+
+def test_a_tag_that_is_not_utf8_is_still_text(tmp_path: Path) -> None:
+    path = clips.write_wav(tmp_path / "speech.wav", clips.gated_tone(0.2))
+    title = b"INFOINAM" + struct.pack("<I", 6) + b"caf\xe9\0\0"
+    content = path.read_bytes() + b"LIST" + struct.pack("<I", len(title)) + title
+    path.write_bytes(content[:4] + struct.pack("<I", len(content) - 8) + content[8:])
+    assert probe(path).tags["title"] == "caf\ufffd"

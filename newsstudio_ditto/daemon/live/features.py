@@ -13,7 +13,7 @@ from newsstudio_ditto.maths.audio_windows import (
     merge_rows,
 )
 from newsstudio_ditto.networks.bundle import ModelBundle
-from newsstudio_ditto.stages.speech import compute_speech_features
+from newsstudio_ditto.stages.speech import compute_speech_features, to_host
 from newsstudio_ditto.units import FRAME_RATE_HZ, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, count_frames
 
 LOOK_AHEAD_FRAMES = FRAMES_PER_WINDOW - 1 + FRAMES_AFTER
@@ -64,7 +64,7 @@ class FeatureStream:
         encoder = self._bundle.audio_encoder
         # an encoder that onnxruntime runs has no weights of its own, and takes float32
         dtype = next((weight.dtype for weight in encoder.parameters()), torch.float32)
-        rows = merge_rows(encoder(windows.to(self._bundle.device, dtype)).float()).cpu()
+        rows = to_host(merge_rows(encoder(windows.to(self._bundle.device, dtype)).float()))
         self._buffer = self._buffer[count * WINDOW_STRIDE :].clone()
         self._num_rows += len(rows)
         return rows
