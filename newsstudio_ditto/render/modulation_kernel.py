@@ -15,26 +15,6 @@ from torch import Tensor
 from newsstudio_ditto.render import modulation as plain
 from newsstudio_ditto.render.modulation import Mix, Norm, Pair, Rotation
 
-try:
-    from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-except ImportError:  # before Triton 3.4
-    gdc_launch_dependents = gdc_wait = None
-
-
-@triton.jit
-def _take_over():
-    """Wait for the kernel before, and let the one behind come as far as its own wait."""
-    gdc_wait()
-    gdc_launch_dependents()
-
-
-@triton.jit
-def _touch(weight, row, has_row, inputs, start, SPAN: tl.constexpr, LINES: tl.constexpr):
-    """Bring rows of a weight into the cache: 32 numbers are a line of it."""
-    at = start + 32 * tl.arange(0, LINES)
-    has_line = (at < inputs) & (at < start + SPAN)
-    tl.load(weight + row[:, None] * inputs + at[None], mask=has_row[:, None] & has_line[None], volatile=True)
-
 
 @triton.jit
 def _modulate(
@@ -56,10 +36,7 @@ def _modulate(
     HAS_NORM: tl.constexpr,
     HAS_ROTATION: tl.constexpr,
     BLOCK: tl.constexpr,
-    IS_EARLY: tl.constexpr,
 ):
-    if IS_EARLY:
-        _take_over()
     row = tl.program_id(0)
     column = tl.arange(0, BLOCK)
     mask = column < width
@@ -125,17 +102,12 @@ def _linear(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
-    LINES: tl.constexpr,
-    IS_EARLY: tl.constexpr,
 ):
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     part = tl.program_id(2)
     step = tl.arange(0, DEPTH)
     has_row, has_column = row < num_rows, column < outputs
-    if IS_EARLY:
-        _touch(weight, column, has_column, inputs, part * SPAN, SPAN, LINES)
-        _take_over()
     if HAS_SECOND:
         x = tl.where(tl.program_id(1) * COLUMNS < num_first, x, second)
     total = tl.zeros([ROWS, COLUMNS], tl.float32)
@@ -188,18 +160,12 @@ def _attend(
     KEYS: tl.constexpr,
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
-    LINES: tl.constexpr,
-    IS_EARLY: tl.constexpr,
 ):
     width: tl.constexpr = HEADS * SIZE
     batch, head = tl.program_id(0) // HEADS, tl.program_id(0) % HEADS
     row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     place, column = tl.arange(0, KEYS), tl.arange(0, COLUMNS)
     has_row, has_column, own = row < num_queries, column < SIZE, head * SIZE + column
-    if IS_EARLY:
-        if HAS_WEIGHT:
-            _touch(weight, own, has_column, width, 0, width, LINES)
-        _take_over()
     at_row = query + batch * query_batch + row[:, None] * query_row
     if HAS_WEIGHT:
         asked = tl.zeros([ROWS, COLUMNS], tl.float32)
@@ -239,18 +205,8 @@ WARPS, STAGES = 4, 4
 SPAN = 256
 """Inputs of one part of :func:`linear_parts`: programs that are alone with all inputs take too long."""
 
-EARLY = False
-"""Start kernels while the one before still runs, up to where they read what it writes."""
-
 ATTENTION_ROWS = 16
 """Queries of one program: 80 rows are five such blocks."""
-
-
-def _chained(device: torch.device) -> dict[str, bool]:
-    """Arguments of a launch that say how it follows the one before."""
-    is_early = EARLY and gdc_wait is not None and device.type == "cuda"
-    is_early = is_early and torch.cuda.get_device_capability(device) >= (9, 0)
-    return {"IS_EARLY": True, "launch_pdl": True} if is_early else {"IS_EARLY": False}
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None, *, gelu: bool = False) -> Tensor:
@@ -323,10 +279,8 @@ def _launch_linear(
         ROWS=TILE[0],
         COLUMNS=TILE[1],
         DEPTH=TILE[2],
-        LINES=triton.next_power_of_2(triton.cdiv(span, 32)),
         num_warps=WARPS,
         num_stages=STAGES,
-        **_chained(x.device),
     )
     return out
 
@@ -370,10 +324,8 @@ def attend(
         KEYS=max(triton.next_power_of_2(key.shape[1] + num_more), 16),
         COLUMNS=max(triton.next_power_of_2(size), 16),
         DEPTH=TILE[2],
-        LINES=triton.next_power_of_2(triton.cdiv(width, 32)),
         num_warps=WARPS,
         num_stages=STAGES,
-        **_chained(query.device),
     )
     return out
 
@@ -409,7 +361,6 @@ def modulate(
         HAS_NORM=norm is not None,
         HAS_ROTATION=rotation is not None and norm is not None,
         BLOCK=triton.next_power_of_2(width),
-        **_chained(x.device),
     )
     return moved, normal, turned
 
