@@ -360,7 +360,7 @@ class RendererTraining:
     def export_if_best(self, scores: dict[str, float]) -> bool:
         """Keep the weights in ``RUN/best`` if pictures never were so exact before: a run may fall apart later."""
         exact = sum(scores.get(name, 0.0) for name in EXACTNESS)
-        if exact <= self.best:
+        if not exact > self.best:  # nor where a score is missing
             return False
         self.best = exact
         self.export(self.options.run / "best")
