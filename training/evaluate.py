@@ -21,12 +21,12 @@ from newsstudio_ditto.media.speech import read_speech
 from newsstudio_ditto.packet.reader import Packet, open_packet
 from newsstudio_ditto.units import FRAME_RATE_HZ
 from training.align import align_text
-from training.lips import closure_share, lagged_correlations, movement, silent_frames, target_gap, track_lips
+from training.lips import closure_share, lagged_correlations, movement, played, silent_frames, target_gap, track_lips
 from training.seam import seam_levels
 from training.viseme import Phone
 
 MAX_SIDE_PX = 1920
-# stillness: lips in silence over the anchor's own; a tenth is the landmark network's noise
+# stillness: lips in silence over the anchor's own at the same moments; a tenth is the landmark network's noise
 SHEET_FRAMES, SHEET_PX = 8, 320
 CORRELATION_SEEN, CORRELATION_HELD_OUT, CLOSURES, LAG_FRAMES, STILLNESS, SEAM = 0.9, 0.8, 0.9, 1, 1.1, 2.0
 
@@ -47,8 +47,9 @@ def judge(
     target = target_gap(phones, len(frames))
     lags = lagged_correlations(track.gap, target)
     closed, num_closures = closure_share(track.gap, target, phones)
-    quiet = movement(track, silent_frames(phones, len(frames)))
-    loop = movement(track_lips(anchor, finder)) if anchor else None
+    silent = silent_frames(phones, len(frames))
+    quiet = movement(track, silent)
+    loop = movement(played(track_lips(anchor, finder), len(frames)), silent) if anchor else None
     ratio = quiet / loop if quiet is not None and loop else None
     wanted = CORRELATION_HELD_OUT if held_out_voice else CORRELATION_SEEN
     best = max(lags, key=lambda lag: lags[lag])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from newsstudio_ditto.faces.finder import FaceFinder
+from newsstudio_ditto.maths.loop import mirror_index
 from newsstudio_ditto.units import FRAME_RATE_HZ
 from training.head_model import expression_offsets, head_pack
 from training.viseme import BILABIALS, Phone, unit_coefficients, unit_curves
@@ -48,6 +49,12 @@ def track_lips(frames: Iterable[np.ndarray], finder: FaceFinder) -> LipTrack:
         middle = (points[LEFT_EYE] + points[RIGHT_EYE]) / 2
         lips.append((points[list(LIP_LANDMARKS)] - middle) @ axes / distance)
     return LipTrack(np.array(gaps), np.array(lips))
+
+
+def played(clip: LipTrack, num_frames: int) -> LipTrack:
+    """The lips of a clip's frames in the order in which a video of ``num_frames`` shows them, to and fro."""
+    order = mirror_index(np.arange(num_frames), len(clip.gap))
+    return LipTrack(clip.gap[order], clip.lips[order])
 
 
 def target_gap(phones: list[Phone], num_frames: int) -> np.ndarray:
