@@ -59,11 +59,12 @@ def judge_speech(speech: JudgedSpeech, bundle: Path, folder: Path, clip: list[np
     if kept.exists():
         figures: Figures = json.loads(kept.read_text(encoding="utf-8"))
         return figures
-    packet = build_packet(StorageLayout(folder / "storage"), DEMO / "anchor.mp4", AVATAR, model=str(bundle)).packet
     sound = speech.record(folder)
+    phones = align_text(read_speech(sound), speech.text)
+    packet = build_packet(StorageLayout(folder / "storage"), DEMO / "anchor.mp4", AVATAR, model=str(bundle)).packet
     video = kept.with_suffix(".mp4")
     render_video(packet.folder, sound, video, model=str(bundle))
-    frames, phones = read_video(video), align_text(read_speech(sound), speech.text)
+    frames = read_video(video)
     figures = judge(frames, phones, clip, held_out_voice=HELD_OUT_VOICE in speech.voice) | judge_seam(frames, packet)
     kept.write_text(json.dumps(figures, indent=1), encoding="utf-8")
     return figures
