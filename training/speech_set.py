@@ -4,7 +4,8 @@ One archive: compressed speech per utterance, and one table of phones. Each voic
 folder OUT.voices until all are there, so a build that was cut off goes on, and ``--workers`` make several at a time.
 
 Three splits: ``train``; ``dev``, sentences and voices that a run never sees, to choose settings by; and ``test``,
-other sentences by a known voice and by ``rms``, to be looked at in the end.
+other sentences by a known voice and by ``rms``, to be looked at in the end. Half of what is judged by consists of words
+that are not trained on either.
 """
 
 import argparse
@@ -29,11 +30,17 @@ from training.pico_voice import PicoVoice
 from training.sentences import write_sentences
 from training.viseme import PHONE_NAMES, Phone
 from training.voices import EspeakVoice, FliteVoice, HibariVoice, Utterance, Voice
+from training.word_sentences import write_word_sentences
 
 log = logging.getLogger(__name__)
 
-FIRST, TEST, DEV, SECOND = range(0, 300), range(300, 320), range(320, 340), range(340, 700)
-TRAIN = (*FIRST, *SECOND)
+NEWS, WORDY, UNHEARD_WORDS = 700, 700, 40  # sentences of each sort, in this order
+FIRST, SECOND, MORE = range(0, 300), range(340, NEWS), range(NEWS, NEWS + WORDY)
+TRAIN = (*FIRST, *SECOND, *MORE)
+TEST = (*range(300, 320), *range(NEWS + WORDY, NEWS + WORDY + UNHEARD_WORDS // 2))
+DEV = (*range(320, 340), *range(NEWS + WORDY + UNHEARD_WORDS // 2, NEWS + WORDY + UNHEARD_WORDS))
+HIBARI_TRAIN = (*FIRST, *MORE[:200])
+STRIDE = 519  # two fifths of them, so that even a voice that reads little reads of every sort
 HELD_OUT_VOICE = "rms"
 DEV_VOICES = {"ked": "festival@ked_diphone", "pico-us": "pico@en-US", "pico-gb": "pico@en-GB"}
 HIBARI_SPEEDS = (1.0, 0.9, 1.12)
@@ -103,13 +110,19 @@ def _counts() -> dict[str, int]:
     )
 
 
+def corpus_sentences() -> list[str]:
+    """All sentences, by number: news, those of many words, and those of words that are only judged by."""
+    unheard = write_word_sentences(UNHEARD_WORDS, judged=True)
+    return [*write_sentences(NEWS), *write_word_sentences(WORDY, judged=False), *unheard]
+
+
 def list_jobs(scale: float = 1.0) -> Iterator[tuple[str, Job]]:
     """Voice key and job; ``scale`` below 1 makes a smaller corpus."""
-    for i in FIRST[: max(int(len(FIRST) * scale), 2)]:
+    for i in HIBARI_TRAIN[: max(int(len(HIBARI_TRAIN) * scale), 2)]:
         yield f"hibari@{HIBARI_SPEEDS[i % len(HIBARI_SPEEDS)]}", Job("hibari", "train", i)
     for shift, (key, count) in enumerate(_counts().items()):
         for i in range(max(int(count * scale), 1)):
-            yield key, Job(key, "train", TRAIN[(37 * shift + 3 * i) % len(TRAIN)])
+            yield key, Job(key, "train", TRAIN[(37 * shift + STRIDE * i) % len(TRAIN)])
     for split, voices, sentences in (
         ("dev", {"hibari": "hibari@1.0"} | DEV_VOICES, DEV),
         ("test", {"hibari": "hibari@1.0", HELD_OUT_VOICE: f"flite@{HELD_OUT_VOICE}"}, TEST),
@@ -173,7 +186,7 @@ def build_voice(key: str, jobs: list[Job], folder: Path) -> Path:
     path = folder / f"{key.replace('/', '_')}-{asked}.npz"
     if path.exists():
         return path
-    sentences = write_sentences(TRAIN[-1] + 1)
+    sentences = corpus_sentences()
     voice = open_voice(key)
     made = ((job, realign(voice(sentences[job.sentence]), sentences[job.sentence], key)) for job in jobs)
     archive = _archive([(job, spoken) for job, spoken in made if spoken is not None], sentences)

@@ -1,5 +1,6 @@
 """The speech corpus: what goes into which part, and how phones of other voices are read."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -8,8 +9,20 @@ import pytest
 from training.festival_voice import read_segments
 from training.kokoro_voice import ENGLISH, mixture, read_style
 from training.sentences import write_sentences
-from training.speech_set import DEV, DEV_VOICES, HELD_OUT_VOICE, TEST, TRAIN, list_jobs, merge, phone_table
+from training.speech_set import (
+    DEV,
+    DEV_VOICES,
+    HELD_OUT_VOICE,
+    NEWS,
+    TEST,
+    TRAIN,
+    corpus_sentences,
+    list_jobs,
+    merge,
+    phone_table,
+)
 from training.viseme import Phone
+from training.word_sentences import WORDS, word_list, write_word_sentences
 
 
 def test_more_sentences_begin_with_the_fewer() -> None:
@@ -19,7 +32,7 @@ def test_more_sentences_begin_with_the_fewer() -> None:
 
 
 def test_no_part_shares_a_sentence_with_another() -> None:
-    sentences = write_sentences(TRAIN[-1] + 1)
+    sentences = corpus_sentences()
     parts = [{sentences[i] for i in part} for part in (TRAIN, DEV, TEST)]
     assert sum(map(len, parts)) == len(set.union(*parts))
 
@@ -32,6 +45,23 @@ def test_what_is_kept_for_judging_is_never_trained_on() -> None:
     assert {job.sentence for _, job in jobs if job.split == "train"} <= set(TRAIN)
     assert {job.sentence for _, job in jobs if job.split == "test"} == set(TEST)
     assert {job.voice for _, job in jobs if job.split == "dev"} == {"hibari", *DEV_VOICES}
+
+
+def test_words_kept_for_judging_are_in_no_other_sentence() -> None:
+    heard, judged = (write_word_sentences(300, judged=judged) for judged in (False, True))
+    words = [set(re.findall(r"[a-z]+", " ".join(part).lower())) for part in (heard, judged)]
+    kept = {word.lower() for kind in WORDS for word in word_list(kind, judged=True)}
+    assert kept <= words[1]
+    assert not kept & words[0]
+    assert len(words[0]) > 500
+
+
+def test_every_voice_reads_sentences_of_every_sort() -> None:
+    read: dict[str, set[bool]] = {}
+    for key, job in list_jobs():
+        if job.split == "train":
+            read.setdefault(key, set()).add(job.sentence >= NEWS)
+    assert all(sorts == {False, True} for sorts in read.values())
 
 
 def test_mixtures_are_seeded_and_keep_the_size_of_a_style() -> None:
