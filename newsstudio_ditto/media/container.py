@@ -17,7 +17,7 @@ _REFUSED_BRANDS = frozenset({"heic", "heix", "heim", "heis", "mif1", "msf1"})
 _OPTIONS = {"protocol_whitelist": "file", "pattern_type": "none"}
 # Otherwise FFmpeg decodes some frames to learn what the header of an mp4 says anyway: tens of milliseconds.
 _HEADER_OPTIONS = {**_OPTIONS, "probesize": "32", "skip_frame": "all"}
-# Tags that are not UTF-8 must not stop a file from being opened; PyAV 19 has no other way any more.
+# Tags that are not UTF-8 must not stop a file from being opened.
 _LENIENT = {"metadata_errors": "replace"} if int(av.__version__.partition(".")[0]) < 19 else {}
 
 
