@@ -37,11 +37,16 @@ class JudgedSpeech:
     voice: str
     text: str
 
+    @property
+    def file_name(self) -> str:
+        """Of what is kept about it, without its suffix."""
+        return self.name.replace(" ", "_")
+
     def record(self, folder: Path) -> Path:
         """The speech as a sound file."""
         if self.name == "demo":
             return DEMO / "speech.wav"
-        path = folder / f"{self.name.replace(' ', '_')}.wav"
+        path = folder / f"{self.file_name}.wav"
         if not path.exists():
             soundfile.write(path, open_voice(self.voice)(self.text).samples, SAMPLE_RATE_HZ)
         return path
@@ -55,7 +60,7 @@ def read_speeches() -> list[JudgedSpeech]:
 
 def judge_speech(speech: JudgedSpeech, bundle: Path, folder: Path, clip: list[np.ndarray]) -> Figures:
     """Render one speech with an avatar that is prepared, and judge the video."""
-    kept = folder / f"{speech.name.replace(' ', '_')}.json"
+    kept = folder / f"{speech.file_name}.json"
     if kept.exists():
         figures: Figures = json.loads(kept.read_text(encoding="utf-8"))
         return figures

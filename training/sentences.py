@@ -223,6 +223,11 @@ def _fill(template: str, random: np.random.Generator) -> str:
     for slot, words in SLOTS.items():
         while "{" + slot + "}" in text:
             text = text.replace("{" + slot + "}", words[int(random.integers(len(words)))], 1)
+    return polish(text)
+
+
+def polish(text: str) -> str:
+    """A filled template with "an" where a vowel follows, and a capital letter in front."""
     text = re.sub(r"\b([Aa]) (?=[aeiouAEIOU])", r"\1n ", text)
     return text[0].upper() + text[1:]
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from training.sentences import polish
+
 WORDS = {
     "noun": """
         abbey accent acrobat alley almond anchor ankle answer apple apron arch armchair arrow attic autumn
@@ -105,6 +107,4 @@ def write_word_sentences(num: int, *, judged: bool, seed: int = 0) -> list[str]:
 
 
 def _fill(template: str, words: dict[str, Iterator[str]]) -> str:
-    text = re.sub(r"\{(\w+)\}", lambda slot: next(words[slot[1]]), template)
-    text = re.sub(r"\b([Aa]) (?=[aeiouAEIOU])", r"\1n ", text)
-    return text[0].upper() + text[1:]
+    return polish(re.sub(r"\{(\w+)\}", lambda slot: next(words[slot[1]]), template))

@@ -42,15 +42,16 @@ def compute_speech_features(speech: npt.NDArray[np.float32], bundle: ModelBundle
 
 
 @torch.no_grad()
-def _encode(windows: Tensor, bundle: ModelBundle, encoder: Encoder | None) -> Tensor:
+def encode_windows(windows: Tensor, bundle: ModelBundle, encoder: Encoder | None = None) -> Tensor:
+    """Feature rows, float32 on the CPU, of windows of samples; arguments as in :func:`iterate_speech_features`."""
     # an encoder that onnxruntime runs has no weights of its own, and takes float32
     dtype = next((weight.dtype for weight in bundle.audio_encoder.parameters()), None)
     run = bundle.audio_encoder if encoder is None or dtype is None else encoder
     rows = run(windows.to(bundle.device, dtype or torch.float32))
-    return to_host(merge_rows(rows.float()))
+    return _to_host(merge_rows(rows.float()))
 
 
-def to_host(rows: Tensor) -> Tensor:
+def _to_host(rows: Tensor) -> Tensor:
     """Rows on the CPU, through page-locked memory where they come from a CUDA device.
 
     While a copy to other memory waits for the device, no thread can start a copy of its own: that held up first frames.
@@ -93,7 +94,7 @@ def iterate_speech_features(
     starts = [0, *range(first, num_windows, windows_per_batch)]
     for start, stop in pairwise([*starts, num_windows]):
         windows = cut_some_windows(samples, start, stop)
-        rows = _encode(windows, bundle, encoder)[:rows_left]
+        rows = encode_windows(windows, bundle, encoder)[:rows_left]
         rows_left -= len(rows)
         yield rows
 

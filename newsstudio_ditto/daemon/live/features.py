@@ -10,10 +10,9 @@ from newsstudio_ditto.maths.audio_windows import (
     FRAMES_PER_WINDOW,
     WINDOW_SAMPLES,
     WINDOW_STRIDE,
-    merge_rows,
 )
 from newsstudio_ditto.networks.bundle import ModelBundle
-from newsstudio_ditto.stages.speech import compute_speech_features, to_host
+from newsstudio_ditto.stages.speech import compute_speech_features, encode_windows
 from newsstudio_ditto.units import FRAME_RATE_HZ, SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, count_frames
 
 LOOK_AHEAD_FRAMES = FRAMES_PER_WINDOW - 1 + FRAMES_AFTER
@@ -61,10 +60,7 @@ class FeatureStream:
         if count <= 0:
             return torch.zeros(0, audio)
         windows = self._buffer.unfold(0, WINDOW_SAMPLES, WINDOW_STRIDE)[:count]
-        encoder = self._bundle.audio_encoder
-        # an encoder that onnxruntime runs has no weights of its own, and takes float32
-        dtype = next((weight.dtype for weight in encoder.parameters()), torch.float32)
-        rows = to_host(merge_rows(encoder(windows.to(self._bundle.device, dtype)).float()))
+        rows = encode_windows(windows, self._bundle)
         self._buffer = self._buffer[count * WINDOW_STRIDE :].clone()
         self._num_rows += len(rows)
         return rows
