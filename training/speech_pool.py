@@ -22,6 +22,8 @@ GAP_S = 0.6
 NUM_WINDOWS = WINDOW_FRAMES // 5
 SEGMENT_SAMPLES = (NUM_WINDOWS - 1) * WINDOW_STRIDE + WINDOW_SAMPLES
 SPEED_RANGE = (0.82, 1.22)
+NUM_CUTS = 3
+CUT_FADE_S, CUT_BLUR_S = 0.005, 0.04  # around a cut: half the dip in the sound, half the stretch where units mix
 SILENCE = PHONE_NAMES.index("SIL")
 CLOSED = tuple(PHONE_NAMES.index(name) for name in BILABIALS)
 
@@ -86,26 +88,52 @@ class SpeechPool:
         self.phones = torch.from_numpy(np.concatenate([part.phones for part in line])).to(device)
         self.device = device
 
-    def read(self, start: Tensor, speed: Tensor, num: int) -> Tensor:
-        """Samples (B, num) from sample positions (B,), played at a speed (B,)."""
-        position = start[:, None] + torch.arange(num, device=self.device) * speed[:, None]
+    def read(self, position: Tensor) -> Tensor:
+        """Samples at positions, which lie anywhere between two samples."""
         position = position.clamp(0, len(self.samples) - 2)
         left = position.long()
         share = (position - left).to(torch.float32)
         return self.samples[left] * (1 - share) + self.samples[left + 1] * share
 
-    def segments(self, num: int, *, plain_share: float = 0.3) -> "Segments":
-        """Random segments of 80 frames, most of them at a changed speed (which moves pitch and formants too)."""
+    def segments(self, num: int, *, plain_share: float = 0.3, spliced_share: float = 0.0) -> "Segments":
+        """Random segments of 80 frames, most of them at a changed speed (which moves pitch and formants too).
+
+        ``spliced_share`` of them jump to other speech at a few moments, often in mid-word, so that the words of the
+        corpus can't be learnt instead of their sounds.
+        """
         low, high = SPEED_RANGE
-        speed = torch.rand(num, device=self.device) * (high - low) + low
-        speed = torch.where(torch.rand(num, device=self.device) < plain_share, torch.ones_like(speed), speed).double()
+        speed = torch.rand(num, 1, device=self.device) * (high - low) + low
+        speed = torch.where(torch.rand(num, 1, device=self.device) < plain_share, 1.0, speed).double()
         reach = int(SEGMENT_SAMPLES * high) + 2 * SAMPLES_PER_LABEL
-        start = torch.randint(LEAD_SAMPLES * 2, len(self.samples) - reach, (num,), device=self.device).double()
-        samples = self.read(start - LEAD_SAMPLES * speed, speed, SEGMENT_SAMPLES)
-        count = WINDOW_FRAMES * LABELS_PER_FRAME
-        middle = (torch.arange(count, device=self.device) + 0.5) * SAMPLES_PER_LABEL
-        index = ((start[:, None] + middle * speed[:, None]) / SAMPLES_PER_LABEL).long()
-        return Segments(samples, self.units[index], self.phones[index])
+        last = len(self.samples) - reach
+        starts = torch.randint(LEAD_SAMPLES * 2, last, (num, NUM_CUTS + 1), device=self.device).double()
+        spliced = torch.rand(num, 1, device=self.device) < spliced_share
+        cuts = torch.rand(num, NUM_CUTS, device=self.device).sort(1).values * SEGMENT_SAMPLES - LEAD_SAMPLES
+        cuts = torch.where(spliced, cuts, torch.inf)
+
+        def find(time: Tensor) -> Tensor:
+            piece = (time[None, :, None] >= cuts[:, None]).sum(2)
+            return starts.gather(1, piece) + time * speed
+
+        time = torch.arange(-LEAD_SAMPLES, SEGMENT_SAMPLES - LEAD_SAMPLES, device=self.device)
+        samples = self.read(find(time)) * (_nearest(time, cuts) / (CUT_FADE_S * SAMPLE_RATE_HZ)).clamp_max(1)
+        middle = (torch.arange(WINDOW_FRAMES * LABELS_PER_FRAME, device=self.device) + 0.5) * SAMPLES_PER_LABEL
+        index = (find(middle) / SAMPLES_PER_LABEL).long()
+        units = self.units[index]
+        near = _nearest(middle, cuts) < CUT_BLUR_S * SAMPLE_RATE_HZ
+        return Segments(samples, torch.where(near[..., None], _blur(units), units), self.phones[index])
+
+
+def _nearest(time: Tensor, cuts: Tensor) -> Tensor:
+    """How far times (T,) are from the nearest of the cuts (B, K): (B, T)."""
+    return (time[None, :, None] - cuts[:, None]).abs().amin(2)
+
+
+def _blur(units: Tensor) -> Tensor:
+    """Mean over the labels within CUT_BLUR_S, of (B, L, U)."""
+    half = round(CUT_BLUR_S * LABEL_HZ)
+    padded = functional.pad(units.mT, (half, half), mode="replicate")
+    return functional.avg_pool1d(padded, 2 * half + 1, 1).mT
 
 
 @dataclass(frozen=True)

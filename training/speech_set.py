@@ -34,17 +34,17 @@ from training.word_sentences import write_word_sentences
 
 log = logging.getLogger(__name__)
 
-NEWS, WORDY, UNHEARD_WORDS = 700, 700, 40  # sentences of each sort, in this order
+NEWS, WORDY, UNHEARD_WORDS = 700, 2000, 40  # sentences of each sort, in this order
 FIRST, SECOND, MORE = range(0, 300), range(340, NEWS), range(NEWS, NEWS + WORDY)
 TRAIN = (*FIRST, *SECOND, *MORE)
 TEST = (*range(300, 320), *range(NEWS + WORDY, NEWS + WORDY + UNHEARD_WORDS // 2))
 DEV = (*range(320, 340), *range(NEWS + WORDY + UNHEARD_WORDS // 2, NEWS + WORDY + UNHEARD_WORDS))
-HIBARI_TRAIN = (*FIRST, *MORE[:200])
-STRIDE = 519  # two fifths of them, so that even a voice that reads little reads of every sort
+HIBARI_TRAIN = (*FIRST[:150], *MORE[:350])
+STRIDE = 1017  # two fifths of them, so that even a voice that reads little reads of every sort
 HELD_OUT_VOICE = "rms"
 DEV_VOICES = {"ked": "festival@ked_diphone", "pico-us": "pico@en-US", "pico-gb": "pico@en-GB"}
 HIBARI_SPEEDS = (1.0, 0.9, 1.12)
-FLITE_TRAIN = {"slt": 100, "awb": 100, "kal16": 80}
+FLITE_TRAIN = {"slt": 180, "awb": 180, "kal16": 140}
 FESTIVAL_TRAIN = {"cmu_us_slt_arctic_hts": 40, "kal_diphone": 40}
 KOKORO_ENGLISH, KOKORO_ACCENTED, KOKORO_MIXED, KOKORO_MIXTURES = 16, 6, 8, 12
 ALIGNED = ("hibari", "kokoro", "pico")
@@ -182,11 +182,11 @@ def _archive(spoken: list[tuple[Job, Utterance]], sentences: list[str]) -> dict[
 
 def build_voice(key: str, jobs: list[Job], folder: Path) -> Path:
     """Make all utterances of a voice, unless its archive is there; the archive's path."""
-    asked = hashlib.sha256(repr(jobs).encode()).hexdigest()[:8]
+    sentences = corpus_sentences()
+    asked = hashlib.sha256(repr([(job, sentences[job.sentence]) for job in jobs]).encode()).hexdigest()[:8]
     path = folder / f"{key.replace('/', '_')}-{asked}.npz"
     if path.exists():
         return path
-    sentences = corpus_sentences()
     voice = open_voice(key)
     made = ((job, realign(voice(sentences[job.sentence]), sentences[job.sentence], key)) for job in jobs)
     archive = _archive([(job, spoken) for job, spoken in made if spoken is not None], sentences)

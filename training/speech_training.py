@@ -59,6 +59,7 @@ class SpeechOptions:
         closure_extra: how much more motion counts in frames of p, b and m.
         open_extra: how much more the lips' gap counts in these frames where it is wider than it should be.
         closure_phones: how much more the names of p, b and m count than other phones'.
+        spliced: share of the segments that jump to other speech in mid-word.
         dropout: share of the encoder's activations that is left out in training.
         device, seed: where, and from which seed.
     """
@@ -76,6 +77,7 @@ class SpeechOptions:
     closure_extra: float = 3.0
     open_extra: float = 4.0
     closure_phones: float = 1.0
+    spliced: float = 0.0
     dropout: float = 0.1
     device: str = "cuda"
     seed: int = 0
@@ -212,7 +214,7 @@ class SpeechTraining:
     def train_step(self, pool: SpeechPool) -> dict[str, Tensor]:
         """One optimiser step."""
         share = self.set_rate()
-        segments = pool.segments(self.options.batch)
+        segments = pool.segments(self.options.batch, spliced_share=self.options.spliced)
         with self._autocast():
             rows = self.networks.encode(make_noisy(change_voice(segments.samples)))
             kept = rows[:, :, FIRST_ROW:LAST_ROW]

@@ -48,12 +48,13 @@ def test_what_is_kept_for_judging_is_never_trained_on() -> None:
 
 
 def test_words_kept_for_judging_are_in_no_other_sentence() -> None:
-    heard, judged = (write_word_sentences(300, judged=judged) for judged in (False, True))
-    words = [set(re.findall(r"[a-z]+", " ".join(part).lower())) for part in (heard, judged)]
+    heard, judged = (write_word_sentences(num, judged=judged) for num, judged in ((2000, False), (600, True)))
+    words = [set(re.findall(r"[a-z']+", " ".join(part).lower())) for part in (heard + write_sentences(700), judged)]
     kept = {word.lower() for kind in WORDS for word in word_list(kind, judged=True)}
+    assert len(kept) > 250
     assert kept <= words[1]
     assert not kept & words[0]
-    assert len(words[0]) > 500
+    assert len(words[0]) > 2500
 
 
 def test_every_voice_reads_sentences_of_every_sort() -> None:

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from training.smoke import ASSETS, TOY_NETWORKS
-from training.speech_pool import LABELS_PER_FRAME, LabelledSpeech, SpeechPool, read_corpus
+from training.speech_pool import (
+    LABELS_PER_FRAME,
+    LEAD_SAMPLES,
+    SAMPLES_PER_LABEL,
+    LabelledSpeech,
+    SpeechPool,
+    read_corpus,
+)
 from training.speech_scores import phone_runs, predict_gaps, score_gaps
 from training.speech_training import LOWER_LIP_Y, UPPER_LIP_Y, SpeechOptions, SpeechTraining
 from training.viseme import PHONE_NAMES, UNITS
@@ -67,6 +74,33 @@ def test_changed_voices_keep_length_and_loudness() -> None:
     changed = change_voice(samples, share=1.0)
     assert changed.shape == samples.shape
     torch.testing.assert_close(changed.square().mean(1), samples.square().mean(1), rtol=0.02, atol=0)
+
+
+@pytest.fixture
+def numbered_pool() -> SpeechPool:
+    """A minute of speech whose samples and face units say where they lie in it, in labels; phones change every 10."""
+    count = 6000
+    samples = np.arange(count * SAMPLES_PER_LABEL, dtype=np.float32) / SAMPLES_PER_LABEL
+    units = np.repeat(np.arange(count, dtype=np.float32)[:, None], len(UNITS), 1)
+    return SpeechPool([LabelledSpeech(samples, units, np.arange(count) // 10 % 5)], torch.device("cpu"))
+
+
+@pytest.mark.parametrize("spliced", [0.0, 1.0])
+def test_labels_stay_with_their_speech(numbered_pool: SpeechPool, spliced: float) -> None:
+    torch.manual_seed(0)
+    segments = numbered_pool.segments(40, spliced_share=spliced)
+    middle = LEAD_SAMPLES + SAMPLES_PER_LABEL // 2 + SAMPLES_PER_LABEL * torch.arange(segments.units.shape[1])
+    heard, labelled = segments.samples[:, middle], segments.units[..., 0]
+    jumps = (labelled.diff(dim=1).abs() > 2).any(1)
+    assert jumps.float().mean() == pytest.approx(spliced, abs=0.1)
+    whole = (heard > 0) & (labelled > 0)
+    away = (heard - labelled).abs()[whole]
+    assert away.median() < 1.5
+    if not spliced:
+        assert away.max() < 1.5
+    steady = (labelled.diff(dim=1, prepend=labelled[:, :1]).abs() < 2) & whole
+    expected = (labelled.long() // 10 % 5)[steady]
+    assert (segments.phones[steady] == expected).float().mean() > 0.9
 
 
 def test_labels_become_phones_again() -> None:
