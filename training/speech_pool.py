@@ -1,6 +1,7 @@
 """The speech corpus on the device: one long line of samples with labels at 100 Hz, and random noisy segments of it."""
 
 import io
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,13 +64,15 @@ def read_corpus(path: Path, split: str, voice: str | None = None) -> list[Labell
             for i, (kind, name) in enumerate(zip(corpus["splits"], corpus["voices"], strict=True))
             if kind == split and voice in (None, name)
         ]
-        spoken = []
-        for i in chosen:
-            samples, _ = soundfile.read(io.BytesIO(corpus[f"ogg/{i}"].tobytes()), dtype="float32")
-            rows = table[table[:, 0] == i]
-            phones = [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for _, kind, start, end in rows]
-            spoken.append(label_speech(samples, phones))
-    return spoken
+        packed = [(corpus[f"ogg/{i}"].tobytes(), table[table[:, 0] == i]) for i in chosen]
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(_unpack, *zip(*packed, strict=True))) if packed else []
+
+
+def _unpack(encoded: bytes, rows: np.ndarray) -> LabelledSpeech:
+    samples, _ = soundfile.read(io.BytesIO(encoded), dtype="float32")
+    phones = [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for _, kind, start, end in rows]
+    return label_speech(samples, phones)
 
 
 class SpeechPool:
