@@ -1,8 +1,8 @@
 """Add vocoded copies to a speech corpus: ``python -m training.revoice CORPUS.npz OUT.npz``.
 
-Each utterance that is trained on is taken apart by the WORLD vocoder and spoken again, as statistical synthesisers do it:
-fewer spectral coefficients, blurred over time, with less noise in the voice, at another pitch and with moved formants.
-Times stay. Needs ``pyworld``.
+Each utterance that is trained on is taken apart by the WORLD vocoder and spoken again as statistical synthesisers do
+it: fewer spectral coefficients, blurred over time, less noise in the voice, another pitch and moved formants. Times
+stay. Needs ``pyworld``.
 """
 
 import argparse

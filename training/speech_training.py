@@ -77,7 +77,7 @@ class SpeechOptions:
     closure_extra: float = 3.0
     open_extra: float = 4.0
     closure_phones: float = 1.0
-    spliced: float = 0.0
+    spliced: float = 0.4
     dropout: float = 0.1
     device: str = "cuda"
     seed: int = 0

@@ -408,6 +408,6 @@ MINI = BundleConfig(
     crop=CropConfig(scale=1.8, shift_down=0.03),
     blend="mouth",
     num_steps=10,
-    guidance_scale=1.4,
+    guidance_scale=1.0,
     keypoint_landmarks=(13, 14, 61, 291, 0, 17, -1, -1, -1, 159, 145, 386, 374, -1, -1, 19, -1, -1, -1, -1, -1),
 )
