@@ -13,9 +13,9 @@ from training.viseme import PHONE_NAMES, Phone
 LEVEL = 0.9
 SPHINX_FRAME_S = 0.01
 PAUSE_PROBABILITY = 0.9
-"""Of a pause between two words. With the decoder's own 0.005, short ones become part of a vowel: openings then correlate
-with those of the known times of flite's slt, awb and kal16 by 0.959, 0.950 and 0.955; with this by 0.968, 0.968 and
-0.966."""
+"""Of a pause between two words. With the decoder's own 0.005, short ones become part of a vowel: openings then
+correlate with those of the known times of flite's slt, awb and kal16 by 0.959, 0.950 and 0.955; with this by 0.968,
+0.968 and 0.966."""
 EXTRA_WORDS = {"queued": "K Y UW D"}
 """Words of the test bulletins that pocketsphinx's dictionary lacks."""
 

@@ -14,8 +14,10 @@ anchor=.train/anchor.npz
 [ -e "$anchor" ] || anchor=training/assets/anchor.npz
 optional() { if [ -e "$2" ]; then echo "--$1 $2"; fi; }
 
+corpus=.train/speech_vocoded.npz
+[ -e "$corpus" ] || corpus=.train/speech.npz
 # shellcheck disable=SC2086
-OMP_NUM_THREADS=2 python3 -m training.train_speech --run "$run" --corpus .train/speech.npz \
+OMP_NUM_THREADS=2 python3 -m training.train_speech --run "$run" --corpus "$corpus" \
     --wait-for "$run/pool_ready" --seconds "$speech_s" ${SPEECH_FLAGS:-} >>"$run/speech.log" 2>&1 &
 speech=$!
 i=0
