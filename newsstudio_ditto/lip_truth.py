@@ -35,7 +35,9 @@ MOST_UNREST = 1.25
 _LAGS = range(-12, 13)
 _CLEARLY_BETTER = 0.15
 _LOUD_DB = 35.0
-_FEWEST_LOUD = 25
+_FEWEST_LOUD = 60
+"""Of two seconds and less, one in six good videos would be taken for one whose lips lag."""
+
 _VARIED_DB = 2.0
 _FEWEST_IN_GROUP = 8
 _INNER_LIPS, _OUTER_EYES = (13, 14), (33, 263)
@@ -49,7 +51,7 @@ class LipMovement:
         num_looked: frames looked at.
         num_seen: frames of these with a face.
         spread: standard deviation of the gap in speech; None when there is too little speech to tell anything.
-        correlation: of gap and loudness, at the lag where it is highest.
+        correlation: of gap and loudness of vowels, at the lag where it is highest.
         lag_frames: that lag; positive when the lips come after the sound.
         gain: by how much that lag fits better than any within the limit.
         unrest: movement in silence over movement in speech; None where there is too little of either.
@@ -101,13 +103,16 @@ class LipMovement:
         }
 
 
-def measure_lips(path: Path, colour: ColourTags, levels_db: Levels, *, whole: bool = False) -> LipMovement:
+def measure_lips(
+    path: Path, colour: ColourTags, levels_db: Levels, vowels_db: Levels, *, whole: bool = False
+) -> LipMovement:
     """Find the face in frames of a video and compare its lips with the loudness of the speech.
 
     Args:
         path: the video, 25 frames a second.
         colour: its tags.
         levels_db: (T,) loudness of each frame's sound, dB.
+        vowels_db: (T,) the same where vowels are loud.
         whole: every frame; otherwise the four seconds with the liveliest speech.
 
     Raises:
@@ -123,7 +128,7 @@ def measure_lips(path: Path, colour: ColourTags, levels_db: Levels, *, whole: bo
         face = tracker.step(picture)
         if face is not None:
             gaps[index - frames.start] = lip_gap(face.landmarks)
-    return movement_of(gaps, levels_db[frames.start : frames.stop], loud)
+    return movement_of(gaps, vowels_db[frames.start : frames.stop], loud)
 
 
 @lru_cache(maxsize=1)
@@ -157,12 +162,12 @@ def is_talk(levels_db: Levels, loud: Flags) -> bool:
     return int(loud.sum()) >= _FEWEST_LOUD and float(levels_db[loud].std()) >= _VARIED_DB
 
 
-def movement_of(gaps: Floats, levels_db: Levels, loud: Flags) -> LipMovement:
-    """Compare lip gaps (T,), NaN without a face, with loudness (T,) and with where it is speech (T,)."""
+def movement_of(gaps: Floats, vowels_db: Levels, loud: Flags) -> LipMovement:
+    """Compare lip gaps (T,), NaN without a face, with loudness of vowels (T,) and with where it is speech (T,)."""
     seen = np.isfinite(gaps)
     if int((seen & loud).sum()) < _FEWEST_LOUD:
         return LipMovement(len(gaps), int(seen.sum()))
-    audible = levels_db.clip(min=float(levels_db.max()) - _LOUD_DB)
+    audible = vowels_db.clip(min=float(vowels_db.max()) - _LOUD_DB)
     found = {lag: _correlation(gaps, audible, lag) for lag in _LAGS}
     best = max(found, key=lambda lag: found[lag])
     near = max(correlation for lag, correlation in found.items() if abs(lag) <= MOST_LAG)

@@ -127,7 +127,8 @@ def _with_lips(
 ) -> VideoTruth:
     if read_provenance(path).get(LIPS_TAG, "speech") != "speech":
         return VideoTruth((), (), measured)
-    movement = measure_lips(path, picture.colour, frame_levels(speech.levels_db), whole=whole)
+    levels_db = frame_levels(speech.levels_db)
+    movement = measure_lips(path, picture.colour, levels_db, speech.vowels_db, whole=whole)
     return VideoTruth(tuple(movement.faults()), tuple(movement.warnings()), {**measured, **movement.measured()})
 
 

@@ -1,4 +1,4 @@
-"""Loudness every 10 ms: of a speech in memory, and of the sound inside a finished video."""
+"""Loudness every 10 ms, and that of vowels: of a speech in memory, and of the sound inside a finished video."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +8,7 @@ import av
 import numpy as np
 from av.audio.resampler import AudioResampler
 from av.container import InputContainer
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from newsstudio_ditto.errors import MediaError
@@ -22,6 +23,12 @@ LEVELS_PER_FRAME = SAMPLES_PER_FRAME // SAMPLES_PER_LEVEL
 QUIETEST_DB = -80.0
 
 _CHUNK_LEVELS = 60 * LEVELS_PER_S
+VOWEL_BAND_HZ = (800, 3000)
+"""Where open vowels are loud and hums, hisses and closed lips are not: lips follow the loudness there better
+(correlation 0.6 on rendered speech) than that of everything (0.37)."""
+
+_VOWEL_WINDOW = 3 * SAMPLES_PER_FRAME
+_VOWEL_CHUNK_FRAMES = 1500
 _RUN_UP_S = 0.25
 """An AAC decoder that starts in the middle needs a packet or two before its sound is right."""
 
@@ -33,15 +40,17 @@ class SpeechOutline:
     Args:
         num_samples: 16 kHz samples.
         levels_db: (K,) loudness of each started 10 ms, dB of full scale, -80 at least.
+        vowels_db: (T,) the same of each video frame, between 800 and 3000 Hz.
     """
 
     num_samples: int
     levels_db: Levels
+    vowels_db: Levels
 
     @classmethod
     def of(cls, speech: NDArray[np.float32]) -> "SpeechOutline":
         """Outline of a speech (samples,), 16 kHz."""
-        return cls(len(speech), levels_of(speech))
+        return cls(len(speech), levels_of(speech), vowels_of(speech))
 
 
 def levels_of(samples: NDArray[np.float32]) -> Levels:
@@ -55,6 +64,32 @@ def _levels(samples: NDArray[np.float32]) -> Levels:
     whole = np.pad(samples, (0, -len(samples) % SAMPLES_PER_LEVEL)).reshape(-1, SAMPLES_PER_LEVEL)
     power = np.square(whole).mean(axis=1)
     return np.maximum(10 * np.log10(np.maximum(power, 1e-12)), QUIETEST_DB).astype(np.float32)
+
+
+def vowels_of(samples: NDArray[np.float32]) -> Levels:
+    """(T,) loudness around each started video frame between 800 and 3000 Hz, dB of full scale, -80 at least.
+
+    Args:
+        samples: (samples,) at 16 kHz.
+    """
+    count = -(-len(samples) // SAMPLES_PER_FRAME)
+    around = (_VOWEL_WINDOW - SAMPLES_PER_FRAME) // 2
+    padded = np.pad(samples, (around, count * SAMPLES_PER_FRAME - len(samples) + around))
+    levels = np.zeros(count, np.float32)
+    for start in range(0, count, _VOWEL_CHUNK_FRAMES):
+        stop = min(start + _VOWEL_CHUNK_FRAMES, count)
+        part = padded[start * SAMPLES_PER_FRAME : stop * SAMPLES_PER_FRAME + 2 * around]
+        levels[start:stop] = _band_levels(sliding_window_view(part, _VOWEL_WINDOW)[::SAMPLES_PER_FRAME])
+    return levels
+
+
+def _band_levels(windows: NDArray[np.float32]) -> Levels:
+    shape = np.hanning(_VOWEL_WINDOW).astype(np.float32)
+    spectra = np.fft.rfft(windows * shape, axis=1)
+    frequency_hz = np.fft.rfftfreq(_VOWEL_WINDOW, 1 / SAMPLE_RATE_HZ)
+    low, high = np.searchsorted(frequency_hz, VOWEL_BAND_HZ)
+    power = 2 * np.square(np.abs(spectra[:, low:high])).sum(axis=1) / (_VOWEL_WINDOW * np.square(shape).sum())
+    return (10 * np.log10(np.maximum(power, 1e-12))).clip(QUIETEST_DB).astype(np.float32)
 
 
 def frame_levels(levels_db: Levels) -> Levels:

@@ -71,6 +71,38 @@ def test_too_little_speech_and_even_tones_tell_nothing() -> None:
     assert not is_speech(np.full(100, -80.0, np.float32)).any()
 
 
+TRACKS = Path(__file__).with_name("lip_tracks.npz")
+"""Of seven rendered speeches of ten to fifteen seconds: lip gap, loudness, loudness of vowels, frame by frame."""
+
+
+def stretches(num_frames: int, shift: int) -> list[LipMovement]:
+    """What is found in stretches of these speeches whose lips come ``shift`` frames late."""
+    with np.load(TRACKS) as file:
+        tracks = [file[name].astype(np.float32) for name in file.files]
+    found = []
+    for gaps, levels, vowels in tracks:
+        for start in range(12, len(gaps) - num_frames - 12, 7):
+            part = slice(start, start + num_frames)
+            loud = is_speech(levels[part])
+            if is_talk(levels[part], loud):
+                found.append(movement_of(gaps[start - shift :][:num_frames], vowels[part], loud))
+    return found
+
+
+@pytest.mark.parametrize("num_frames", [30, 45, 65, 80, 100, 150, 250])
+def test_no_stretch_of_a_good_video_is_refused(num_frames: int) -> None:
+    found = stretches(num_frames, 0)
+    assert [movement.faults() for movement in found if movement.faults()] == []
+    assert bool(found) == (num_frames > 60)
+
+
+@pytest.mark.parametrize("shift", [-8, 8])
+def test_lips_that_lag_are_found_in_four_seconds(shift: int) -> None:
+    found = [movement for movement in stretches(100, shift) if movement.faults()]
+    assert len(found) > 0.9 * len(stretches(100, shift))
+    assert np.mean([movement.lag_frames * shift > 0 for movement in found]) > 0.95
+
+
 def test_the_liveliest_stretch_is_looked_at() -> None:
     levels = np.full(500, -70.0, np.float32)
     levels[300:400] = np.tile([-20, -40], 50)
