@@ -27,8 +27,9 @@ VOWEL_BAND_HZ = (800, 3000)
 """Where open vowels are loud and hums, hisses and closed lips are not: lips follow the loudness there better
 (correlation 0.6 on rendered speech) than that of everything (0.37)."""
 
-_VOWEL_WINDOW = 3 * SAMPLES_PER_FRAME
-_VOWEL_CHUNK_FRAMES = 1500
+_VOWEL_MARGIN = SAMPLES_PER_FRAME
+_VOWEL_WINDOW = SAMPLES_PER_FRAME + 2 * _VOWEL_MARGIN
+_VOWEL_CHUNK_FRAMES = 500
 _RUN_UP_S = 0.25
 """An AAC decoder that starts in the middle needs a packet or two before its sound is right."""
 
@@ -73,12 +74,12 @@ def vowels_of(samples: NDArray[np.float32]) -> Levels:
         samples: (samples,) at 16 kHz.
     """
     count = -(-len(samples) // SAMPLES_PER_FRAME)
-    around = (_VOWEL_WINDOW - SAMPLES_PER_FRAME) // 2
-    padded = np.pad(samples, (around, count * SAMPLES_PER_FRAME - len(samples) + around))
     levels = np.zeros(count, np.float32)
     for start in range(0, count, _VOWEL_CHUNK_FRAMES):
         stop = min(start + _VOWEL_CHUNK_FRAMES, count)
-        part = padded[start * SAMPLES_PER_FRAME : stop * SAMPLES_PER_FRAME + 2 * around]
+        first, last = start * SAMPLES_PER_FRAME - _VOWEL_MARGIN, stop * SAMPLES_PER_FRAME + _VOWEL_MARGIN
+        missing = max(-first, 0), max(last - len(samples), 0)
+        part = np.pad(samples[max(first, 0) : last], missing)
         levels[start:stop] = _band_levels(sliding_window_view(part, _VOWEL_WINDOW)[::SAMPLES_PER_FRAME])
     return levels
 
