@@ -35,8 +35,8 @@ MOST_UNREST = 1.25
 _LAGS = range(-12, 13)
 _CLEARLY_BETTER = 0.15
 _LOUD_DB = 35.0
-_FEWEST_LOUD = 60
-"""Of two seconds and less, one in six good videos would be taken for one whose lips lag."""
+_FEWEST_LOUD, _FEWEST_TO_COMPARE = 40, 60
+"""Of less than that, some good videos would be taken for ones whose lips lag, or stand still."""
 
 _VARIED_DB = 2.0
 _FEWEST_IN_GROUP = 8
@@ -51,7 +51,8 @@ class LipMovement:
         num_looked: frames looked at.
         num_seen: frames of these with a face.
         spread: standard deviation of the gap in speech; None when there is too little speech to tell anything.
-        correlation: of gap and loudness of vowels, at the lag where it is highest.
+        correlation: of gap and loudness of vowels, at the lag where it is highest; None when there is too little speech
+            to compare.
         lag_frames: that lag; positive when the lips come after the sound.
         gain: by how much that lag fits better than any within the limit.
         unrest: movement in silence over movement in speech; None where there is too little of either.
@@ -60,7 +61,7 @@ class LipMovement:
     num_looked: int
     num_seen: int
     spread: float | None = None
-    correlation: float = 0.0
+    correlation: float | None = None
     lag_frames: int = 0
     gain: float = 0.0
     unrest: float | None = None
@@ -71,7 +72,7 @@ class LipMovement:
             return []
         if self.spread < LEAST_SPREAD:
             return [f"the lips stand still while somebody speaks: their gap varies by {self.spread:.4f}"]
-        is_clear = self.correlation >= LEAST_CORRELATION and self.gain > _CLEARLY_BETTER
+        is_clear = (self.correlation or 0.0) >= LEAST_CORRELATION and self.gain > _CLEARLY_BETTER
         if is_clear and abs(self.lag_frames) > MOST_LAG:
             when = "after" if self.lag_frames > 0 else "before"
             return [f"the lips move {abs(self.lag_frames) * 1000 // FRAME_RATE_HZ} ms {when} the sound"]
@@ -83,7 +84,7 @@ class LipMovement:
             return [f"a face is to be seen in {self.num_seen} of {self.num_looked} frames that were looked at"]
         if self.spread is None or self.faults():
             return []
-        if self.correlation < LEAST_CORRELATION:
+        if self.correlation is not None and self.correlation < LEAST_CORRELATION:
             return [f"the lips hardly move with the sound: correlation {self.correlation:.2f}"]
         if self.unrest is not None and self.unrest > MOST_UNREST:
             return [f"the lips move {self.unrest:.1f} times as much in silence as in speech"]
@@ -97,10 +98,13 @@ class LipMovement:
             "frames_looked_at": self.num_looked,
             "frames_with_face": self.num_seen,
             "lip_gap_spread": round(self.spread, 4),
-            "lip_sound_correlation": round(self.correlation, 3),
-            "lip_lag_ms": self.lag_frames * 1000 / FRAME_RATE_HZ,
+            **({} if self.correlation is None else self._compared(self.correlation)),
             **({} if self.unrest is None else {"unrest_in_silence": round(self.unrest, 3)}),
         }
+
+    def _compared(self, correlation: float) -> dict[str, float]:
+        lag_ms = self.lag_frames * 1000 / FRAME_RATE_HZ
+        return {"lip_sound_correlation": round(correlation, 3), "lip_lag_ms": lag_ms}
 
 
 def measure_lips(
@@ -165,14 +169,17 @@ def is_talk(levels_db: Levels, loud: Flags) -> bool:
 def movement_of(gaps: Floats, vowels_db: Levels, loud: Flags) -> LipMovement:
     """Compare lip gaps (T,), NaN without a face, with loudness of vowels (T,) and with where it is speech (T,)."""
     seen = np.isfinite(gaps)
-    if int((seen & loud).sum()) < _FEWEST_LOUD:
-        return LipMovement(len(gaps), int(seen.sum()))
+    num_seen, num_loud = int(seen.sum()), int((seen & loud).sum())
+    if num_loud < _FEWEST_LOUD:
+        return LipMovement(len(gaps), num_seen)
+    spread = float(gaps[seen & loud].std())
+    if num_loud < _FEWEST_TO_COMPARE:
+        return LipMovement(len(gaps), num_seen, spread)
     audible = vowels_db.clip(min=float(vowels_db.max()) - _LOUD_DB)
     found = {lag: _correlation(gaps, audible, lag) for lag in _LAGS}
     best = max(found, key=lambda lag: found[lag])
     near = max(correlation for lag, correlation in found.items() if abs(lag) <= MOST_LAG)
-    spread = float(gaps[seen & loud].std())
-    return LipMovement(len(gaps), int(seen.sum()), spread, found[best], best, found[best] - near, _unrest(gaps, loud))
+    return LipMovement(len(gaps), num_seen, spread, found[best], best, found[best] - near, _unrest(gaps, loud))
 
 
 def _correlation(gaps: Floats, levels_db: Levels, lag: int) -> float:

@@ -47,7 +47,7 @@ class Frozen:
 def frozen(tmp_path: Path, studio: Studio) -> Iterator[Frozen]:
     shutil.copytree(studio.layout.root, tmp_path / "studio", symlinks=True)
     layout = StorageLayout(tmp_path / "studio")
-    speech = layout.place_speech(write_speech(tmp_path / "two_seconds.wav", 2.0), SPEECH)
+    speech = layout.place_speech(write_speech(tmp_path / "four_seconds.wav", 4.0), SPEECH)
     packet = AvatarStore(layout.root).open(AVATAR)
     num_frames = count_frames(len(read_speech(speech)))
     header = {"kind": "driving_motion", "stage_version": "x"}

@@ -93,7 +93,10 @@ def stretches(num_frames: int, shift: int) -> list[LipMovement]:
 def test_no_stretch_of_a_good_video_is_refused(num_frames: int) -> None:
     found = stretches(num_frames, 0)
     assert [movement.faults() for movement in found if movement.faults()] == []
-    assert bool(found) == (num_frames > 60)
+    assert bool(found) == (num_frames > 40)
+    compared = [movement.correlation for movement in found if movement.correlation is not None]
+    assert bool(compared) == (num_frames > 60)
+    assert all(correlation > 0.2 for correlation in compared)
 
 
 @pytest.mark.parametrize("shift", [-8, 8])
