@@ -132,7 +132,7 @@ def render_video(
         warm_up(engines, options, has_motion=motion is not None, clock=clock)
         with clock.stage("speech_features"):
             samples = read_speech(speech)
-            judge = _Judge(output, samples, packet, lips, clock)
+            judge = _Judge(output, SpeechOutline(samples), packet, lips, clock)
         num_frames = count_frames(len(samples)) if motion is None else len(motion)
         tags = provenance(packet, options, speech) | {LIPS_TAG: _lips(first, options.controls)}
         sink = _make_sink(packet, num_frames, speech, output, options, tags, judge)
@@ -195,16 +195,13 @@ def _lips(engine: Engine, controls: ControlOptions) -> str:
 class _Judge:
     """Looks at the finished video before it gets its name, and keeps what was found."""
 
-    def __init__(
-        self, output: Path, samples: NDArray[np.float32], packet: Packet, lips: LipCheck, clock: StageClock
-    ) -> None:
-        self._output, self._samples, self._packet, self._lips, self._clock = output, samples, packet, lips, clock
+    def __init__(self, output: Path, speech: SpeechOutline, packet: Packet, lips: LipCheck, clock: StageClock) -> None:
+        self._output, self._speech, self._packet, self._lips, self._clock = output, speech, packet, lips, clock
         self.found = VideoTruth()
 
     def __call__(self, path: Path) -> None:
         with self._clock.stage("check"):
-            speech = SpeechOutline.of(self._samples)
-            self.found = judge_video(path, speech, packet=self._packet, lips=self._lips)
+            self.found = judge_video(path, self._speech, packet=self._packet, lips=self._lips)
         self.found.require(self._output)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from newsstudio_ditto.faces.finder import FaceFinder
 from newsstudio_ditto.media.excerpt import decode_excerpt
 from newsstudio_ditto.media.facts import ColourTags
-from newsstudio_ditto.media.loudness import QUIETEST_DB, Levels
+from newsstudio_ditto.media.loudness import QUIETEST_DB, Levels, SpeechOutline, frame_levels
 from newsstudio_ditto.units import FRAME_RATE_HZ
 
 LipCheck = Literal["off", "sampled", "whole"]
@@ -98,30 +98,31 @@ class LipMovement:
             "frames_looked_at": self.num_looked,
             "frames_with_face": self.num_seen,
             "lip_gap_spread": round(self.spread, 4),
-            **({} if self.correlation is None else self._compared(self.correlation)),
+            **(
+                {}
+                if self.correlation is None
+                else {
+                    "lip_sound_correlation": round(self.correlation, 3),
+                    "lip_lag_ms": self.lag_frames * 1000 / FRAME_RATE_HZ,
+                }
+            ),
             **({} if self.unrest is None else {"unrest_in_silence": round(self.unrest, 3)}),
         }
 
-    def _compared(self, correlation: float) -> dict[str, float]:
-        lag_ms = self.lag_frames * 1000 / FRAME_RATE_HZ
-        return {"lip_sound_correlation": round(correlation, 3), "lip_lag_ms": lag_ms}
 
-
-def measure_lips(
-    path: Path, colour: ColourTags, levels_db: Levels, vowels_db: Levels, *, whole: bool = False
-) -> LipMovement:
+def measure_lips(path: Path, colour: ColourTags, speech: SpeechOutline, *, whole: bool = False) -> LipMovement:
     """Find the face in frames of a video and compare its lips with the loudness of the speech.
 
     Args:
         path: the video, 25 frames a second.
         colour: its tags.
-        levels_db: (T,) loudness of each frame's sound, dB.
-        vowels_db: (T,) the same where vowels are loud.
+        speech: what is said.
         whole: every frame; otherwise the four seconds with the liveliest speech.
 
     Raises:
         MediaError: the pictures cannot be decoded.
     """
+    levels_db = frame_levels(speech.levels_db)
     frames = range(len(levels_db)) if whole else liveliest(levels_db, SAMPLED_FRAMES)
     loud = is_speech(levels_db)[frames.start : frames.stop]
     if not is_talk(levels_db[frames.start : frames.stop], loud):
@@ -132,7 +133,7 @@ def measure_lips(
         face = tracker.step(picture)
         if face is not None:
             gaps[index - frames.start] = lip_gap(face.landmarks)
-    return movement_of(gaps, vowels_db[frames.start : frames.stop], loud)
+    return movement_of(gaps, speech.vowels_db(frames), loud)
 
 
 @lru_cache(maxsize=1)

@@ -10,7 +10,7 @@ from newsstudio_ditto.lip_truth import LipCheck, measure_lips
 from newsstudio_ditto.media.excerpt import read_timing
 from newsstudio_ditto.media.facts import MediaFacts, VideoFacts
 from newsstudio_ditto.media.finished import AUDIO_SLACK_S
-from newsstudio_ditto.media.loudness import SpeechOutline, frame_levels
+from newsstudio_ditto.media.loudness import SpeechOutline
 from newsstudio_ditto.media.probe import probe, require_picture
 from newsstudio_ditto.media.speech import read_speech
 from newsstudio_ditto.media.tags import read_provenance
@@ -75,7 +75,7 @@ def check_video(
         Faults, also where a file cannot be read; nothing of ours is raised.
     """
     try:
-        outline = SpeechOutline.of(read_speech(path if speech is None else speech))
+        outline = SpeechOutline(read_speech(path if speech is None else speech))
         return judge_video(path, outline, packet=packet, lips=lips, is_own_sound=speech is None)
     except DittoError as error:
         return VideoTruth((str(error),))
@@ -127,8 +127,7 @@ def _with_lips(
 ) -> VideoTruth:
     if read_provenance(path).get(LIPS_TAG, "speech") != "speech":
         return VideoTruth((), (), measured)
-    levels_db = frame_levels(speech.levels_db)
-    movement = measure_lips(path, picture.colour, levels_db, speech.vowels_db, whole=whole)
+    movement = measure_lips(path, picture.colour, speech, whole=whole)
     return VideoTruth(tuple(movement.faults()), tuple(movement.warnings()), {**measured, **movement.measured()})
 
 

@@ -38,7 +38,7 @@ def check_render(layout: StorageLayout, avatar_id: str, speech_id: str, *, lips:
         motion = open_tensors(
             layout.motion(avatar_id, speech_id), kind="driving_motion", remedy="materialize driving_motion"
         )
-        speech = SpeechOutline.of(read_speech(layout.speech(speech_id)))
+        speech = SpeechOutline(read_speech(layout.speech(speech_id)))
         packet = AvatarStore(layout.root).open(avatar_id)
         truth = judge_video(layout.video(avatar_id, speech_id), speech, packet=packet, lips=lips)
     except DittoError as error:

@@ -25,6 +25,12 @@ def save_arrays(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         np.savez(file, **arrays)
 
 
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of an archive."""
+    with np.load(path) as file:
+        return dict(file)
+
+
 def save_weights(weights: dict[str, Tensor], path: Path) -> None:
     """Write safetensors."""
     with beside(path) as partial:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import soundfile
+from scipy.ndimage import gaussian_filter1d
 
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
-from training.files import save_arrays
-from training.speech_set import compress
-from training.voices import PEAK
+from training.files import read_arrays, save_arrays
+from training.speech_set import compress, join
+from training.voices import to_16k
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ SUFFIX = "-vocoded"
 FRAME_PERIOD_MS = 5.0
 FEWEST_COEFFICIENTS, MOST_COEFFICIENTS = 16, 40
 LOWEST_MEAN_HZ, HIGHEST_MEAN_HZ = 75.0, 260.0
-MOST_BLUR_FRAMES = 3.0
+LEAST_BLUR_FRAMES, MOST_BLUR_FRAMES = 0.1, 3.0  # the least blurs nothing
 FORMANT_SPREAD = 0.15
 FLATTEST, LIVELIEST = 0.2, 1.3
 
@@ -82,16 +83,13 @@ def revoice(samples: np.ndarray, change: Change) -> np.ndarray:
     voiced = np.where(noise < 1, noise * change.noise, noise)
     pitch_hz = move_pitch(pitch_hz, change.mean_hz, change.liveliness)
     spoken = pyworld.synthesize(pitch_hz, moved, voiced, SAMPLE_RATE_HZ, FRAME_PERIOD_MS)[: len(samples)]
-    spoken = np.pad(spoken, (0, len(samples) - len(spoken)))
-    return (spoken * (PEAK / max(float(np.abs(spoken).max()), 1e-6))).astype(np.float32)
+    return to_16k(np.pad(spoken, (0, len(samples) - len(spoken))), SAMPLE_RATE_HZ)
 
 
 def blur(rows: np.ndarray, spread: float) -> np.ndarray:
     """Rows (T, C) blurred over T by a gaussian of that standard deviation."""
     reach = int(3 * MOST_BLUR_FRAMES)
-    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / max(spread, 0.1)) ** 2)
-    padded = np.pad(rows, ((reach, reach), (0, 0)), "edge")
-    return np.stack([np.convolve(column, kernel / kernel.sum(), "valid") for column in padded.T], 1)
+    return gaussian_filter1d(rows, max(spread, LEAST_BLUR_FRAMES), axis=0, mode="nearest", radius=reach)
 
 
 def move_formants(envelope: np.ndarray, factor: float) -> np.ndarray:
@@ -123,17 +121,17 @@ def add_vocoded(corpus: dict[str, np.ndarray], workers: int, seed: int = 0) -> d
     jobs = [(i, corpus[f"ogg/{i}"].tobytes()) for i in chosen]
     with ProcessPoolExecutor(workers) as pool:
         spoken = list(pool.map(partial(_revoice_packed, seed=seed), jobs, chunksize=8))
-    count, phones = len(corpus["splits"]), corpus["phones"]
-    copies = [phones[phones[:, 0] == i] for i in chosen]
-    for number, rows in enumerate(copies):
-        rows[:, 0] = count + number
-    return corpus | {
-        **{f"ogg/{count + number}": packed for number, packed in enumerate(spoken)},
-        "phones": np.concatenate([phones, *copies]),
-        "voices": np.concatenate([corpus["voices"], [f"{corpus['voices'][i]}{SUFFIX}" for i in chosen]]),
-        "splits": np.concatenate([corpus["splits"], corpus["splits"][chosen]]),
-        "sentences": np.concatenate([corpus["sentences"], corpus["sentences"][chosen]]),
+    phones = [corpus["phones"][corpus["phones"][:, 0] == i] for i in chosen]
+    for number, rows in enumerate(phones):
+        rows[:, 0] = number
+    copies = {
+        **{f"ogg/{number}": packed for number, packed in enumerate(spoken)},
+        "phones": np.concatenate(phones),
+        "voices": np.array([f"{corpus['voices'][i]}{SUFFIX}" for i in chosen]),
+        "splits": corpus["splits"][chosen],
+        "sentences": corpus["sentences"][chosen],
     }
+    return join([corpus, copies])
 
 
 def main() -> None:
@@ -144,9 +142,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    with np.load(options.corpus) as file:
-        corpus = {name: file[name] for name in file.files}
-    save_arrays(add_vocoded(corpus, options.workers), options.out)
+    save_arrays(add_vocoded(read_arrays(options.corpus), options.workers), options.out)
     log.info("wrote %s, %.1f MB", options.out, options.out.stat().st_size / 1e6)
 
 

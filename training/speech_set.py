@@ -12,7 +12,7 @@ import argparse
 import hashlib
 import io
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ import soundfile
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
 from training.align import align_text
 from training.festival_voice import FestivalVoice
-from training.files import save_arrays
+from training.files import read_arrays, save_arrays
 from training.kokoro_voice import ACCENTED, ENGLISH, SPEEDS, KokoroVoice
 from training.pico_voice import PicoVoice
 from training.sentences import write_sentences
@@ -197,18 +197,22 @@ def build_voice(key: str, jobs: list[Job], folder: Path) -> Path:
 
 def merge(paths: list[Path]) -> dict[str, np.ndarray]:
     """One archive of the utterances of many."""
+    return join(map(read_arrays, paths))
+
+
+def join(parts: Iterable[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The same of archives that were read."""
     arrays: dict[str, np.ndarray] = {}
     tables: dict[str, list[np.ndarray]] = {"phones": [], "voices": [], "splits": [], "sentences": []}
     count = 0
-    for path in paths:
-        with np.load(path) as part:
-            num = len(part["voices"])
-            arrays |= {f"ogg/{count + i}": part[f"ogg/{i}"] for i in range(num)}
-            tables["phones"].append(part["phones"] + np.array([count, 0, 0, 0], np.float32))
-            for name in ("voices", "splits", "sentences"):
-                tables[name].append(part[name])
+    for part in parts:
+        num = len(part["voices"])
+        arrays |= {f"ogg/{count + i}": part[f"ogg/{i}"] for i in range(num)}
+        tables["phones"].append(part["phones"] + np.array([count, 0, 0, 0], np.float32))
+        for name in ("voices", "splits", "sentences"):
+            tables[name].append(part[name])
         count += num
-    return arrays | {name: np.concatenate(parts) for name, parts in tables.items()}
+    return arrays | {name: np.concatenate(pieces) for name, pieces in tables.items()}
 
 
 def build(folder: Path, scale: float = 1.0, workers: int = 1) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import av
@@ -21,12 +22,11 @@ LEVELS_PER_S = 100
 SAMPLES_PER_LEVEL = SAMPLE_RATE_HZ // LEVELS_PER_S
 LEVELS_PER_FRAME = SAMPLES_PER_FRAME // SAMPLES_PER_LEVEL
 QUIETEST_DB = -80.0
-
-_CHUNK_LEVELS = 60 * LEVELS_PER_S
 VOWEL_BAND_HZ = (800, 3000)
 """Where open vowels are loud and hums, hisses and closed lips are not: lips follow the loudness there better
 (correlation 0.6 on rendered speech) than that of everything (0.37)."""
 
+_CHUNK_LEVELS = 60 * LEVELS_PER_S
 _VOWEL_MARGIN = SAMPLES_PER_FRAME
 _VOWEL_WINDOW = SAMPLES_PER_FRAME + 2 * _VOWEL_MARGIN
 _VOWEL_CHUNK_FRAMES = 500
@@ -36,22 +36,27 @@ _RUN_UP_S = 0.25
 
 @dataclass(frozen=True, eq=False)
 class SpeechOutline:
-    """What is kept of a speech to compare a video with; a megabyte for an hour.
+    """What of a speech is compared with a video; each part is worked out when it is first looked at.
 
     Args:
-        num_samples: 16 kHz samples.
-        levels_db: (K,) loudness of each started 10 ms, dB of full scale, -80 at least.
-        vowels_db: (T,) the same of each video frame, between 800 and 3000 Hz.
+        samples: (samples,) float32, 16 kHz.
     """
 
-    num_samples: int
-    levels_db: Levels
-    vowels_db: Levels
+    samples: NDArray[np.float32]
 
-    @classmethod
-    def of(cls, speech: NDArray[np.float32]) -> "SpeechOutline":
-        """Outline of a speech (samples,), 16 kHz."""
-        return cls(len(speech), levels_of(speech), vowels_of(speech))
+    @property
+    def num_samples(self) -> int:
+        """16 kHz samples."""
+        return len(self.samples)
+
+    @cached_property
+    def levels_db(self) -> Levels:
+        """(K,) loudness of each started 10 ms, dB of full scale, -80 at least."""
+        return levels_of(self.samples)
+
+    def vowels_db(self, frames: range) -> Levels:
+        """(len(frames),) loudness of some video frames where vowels are loud, as :func:`vowels_of` has it."""
+        return vowels_of(self.samples, frames)
 
 
 def levels_of(samples: NDArray[np.float32]) -> Levels:
@@ -63,24 +68,28 @@ def levels_of(samples: NDArray[np.float32]) -> Levels:
 
 def _levels(samples: NDArray[np.float32]) -> Levels:
     whole = np.pad(samples, (0, -len(samples) % SAMPLES_PER_LEVEL)).reshape(-1, SAMPLES_PER_LEVEL)
-    power = np.square(whole).mean(axis=1)
-    return np.maximum(10 * np.log10(np.maximum(power, 1e-12)), QUIETEST_DB).astype(np.float32)
+    return _decibels(np.square(whole).mean(axis=1))
 
 
-def vowels_of(samples: NDArray[np.float32]) -> Levels:
-    """(T,) loudness around each started video frame between 800 and 3000 Hz, dB of full scale, -80 at least.
+def _decibels(power: NDArray[np.float32]) -> Levels:
+    return (10 * np.log10(np.maximum(power, 1e-12))).clip(QUIETEST_DB).astype(np.float32)
+
+
+def vowels_of(samples: NDArray[np.float32], frames: range) -> Levels:
+    """(len(frames),) loudness around video frames between 800 and 3000 Hz, dB of full scale, -80 at least.
 
     Args:
         samples: (samples,) at 16 kHz.
+        frames: which of the frames of this speech, one after the other.
     """
-    count = -(-len(samples) // SAMPLES_PER_FRAME)
-    levels = np.zeros(count, np.float32)
-    for start in range(0, count, _VOWEL_CHUNK_FRAMES):
-        stop = min(start + _VOWEL_CHUNK_FRAMES, count)
-        first, last = start * SAMPLES_PER_FRAME - _VOWEL_MARGIN, stop * SAMPLES_PER_FRAME + _VOWEL_MARGIN
+    levels = np.zeros(len(frames), np.float32)
+    for done in range(0, len(frames), _VOWEL_CHUNK_FRAMES):
+        chunk = frames[done : done + _VOWEL_CHUNK_FRAMES]
+        first, last = chunk.start * SAMPLES_PER_FRAME - _VOWEL_MARGIN, chunk.stop * SAMPLES_PER_FRAME + _VOWEL_MARGIN
         missing = max(-first, 0), max(last - len(samples), 0)
         part = np.pad(samples[max(first, 0) : last], missing)
-        levels[start:stop] = _band_levels(sliding_window_view(part, _VOWEL_WINDOW)[::SAMPLES_PER_FRAME])
+        windows = sliding_window_view(part, _VOWEL_WINDOW)[::SAMPLES_PER_FRAME]
+        levels[done : done + len(chunk)] = _band_levels(windows)
     return levels
 
 
@@ -89,15 +98,13 @@ def _band_levels(windows: NDArray[np.float32]) -> Levels:
     spectra = np.fft.rfft(windows * shape, axis=1)
     frequency_hz = np.fft.rfftfreq(_VOWEL_WINDOW, 1 / SAMPLE_RATE_HZ)
     low, high = np.searchsorted(frequency_hz, VOWEL_BAND_HZ)
-    power = 2 * np.square(np.abs(spectra[:, low:high])).sum(axis=1) / (_VOWEL_WINDOW * np.square(shape).sum())
-    return (10 * np.log10(np.maximum(power, 1e-12))).clip(QUIETEST_DB).astype(np.float32)
+    return _decibels(2 * np.square(np.abs(spectra[:, low:high])).sum(axis=1) / (_VOWEL_WINDOW * np.square(shape).sum()))
 
 
 def frame_levels(levels_db: Levels) -> Levels:
     """(T,) loudness of each video frame, from levels (K,) every 10 ms."""
     power = np.pad(10 ** (levels_db / 10), (0, -len(levels_db) % LEVELS_PER_FRAME))
-    mean = power.reshape(-1, LEVELS_PER_FRAME).mean(axis=1)
-    return (10 * np.log10(np.maximum(mean, 1e-12))).clip(QUIETEST_DB).astype(np.float32)
+    return _decibels(power.reshape(-1, LEVELS_PER_FRAME).mean(axis=1))
 
 
 def heard_levels(path: Path, spans: list[range]) -> Iterator[Levels]:
