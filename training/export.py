@@ -45,8 +45,16 @@ def read_networks(folder: Path) -> dict[str, nn.Module]:
 
 
 def blend(trained: nn.Module, before: nn.Module, share: float) -> None:
-    """Move trained weights towards those that a run began with; ``share`` of the trained ones is left."""
+    """Move trained weights towards those that a run began with; ``share`` of the trained ones is left.
+
+    Raises:
+        ValueError: the run began with a smaller network.
+    """
+    if share == 1:
+        return
     begun = before.state_dict()
+    if begun.keys() != trained.state_dict().keys():
+        raise ValueError("the run began with a smaller network: take it whole, share 1")
     mixed = {
         name: torch.lerp(begun[name].float(), value, share) if value.is_floating_point() else value
         for name, value in trained.state_dict().items()

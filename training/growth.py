@@ -14,9 +14,8 @@ from newsstudio_ditto.networks.picture import PICTURE_COLOURS
 from newsstudio_ditto.units import CROP_SIZE_PX
 
 OPEN_GATE = 4.0
-_SILENT = tuple(
-    f"{layer}.{kind}" for layer in ("picture.third", "picture.last", "pwconv2") for kind in ("weight", "bias")
-)
+_LAST_LAYERS = ("picture.third", "picture.last", "pwconv2", "attention.out_proj", "feed_forward.output_dense")
+_SILENT = tuple(f"{layer}.{kind}" for layer in _LAST_LAYERS for kind in ("weight", "bias"))
 
 
 def with_picture(networks: NetworkConfig, picture_px: int = CROP_SIZE_PX) -> NetworkConfig:

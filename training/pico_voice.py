@@ -1,4 +1,4 @@
-"""Voices of SVOX Pico, out of the ``py-nanotts`` wheel (development only): kept for choosing, never trained on."""
+"""Voices of SVOX Pico, a statistical synthesiser, out of the ``py-nanotts`` wheel (development only)."""
 
 import numpy as np
 

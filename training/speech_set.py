@@ -42,11 +42,12 @@ DEV = (*range(320, 340), *range(NEWS + WORDY + UNHEARD_WORDS // 2, NEWS + WORDY 
 HIBARI_TRAIN = (*FIRST[:150], *MORE[:350])
 STRIDE = 1017  # two fifths of them, so that even a voice that reads little reads of every sort
 HELD_OUT_VOICE = "rms"
-DEV_VOICES = {"ked": "festival@ked_diphone", "pico-us": "pico@en-US", "pico-gb": "pico@en-GB"}
+DEV_VOICES = {"ked": "festival@ked_diphone", "pico-us": "pico@en-US"}
 HIBARI_SPEEDS = (1.0, 0.9, 1.12)
-FLITE_TRAIN = {"slt": 180, "awb": 180, "kal16": 140}
-FESTIVAL_TRAIN = {"cmu_us_slt_arctic_hts": 40, "kal_diphone": 40}
-KOKORO_ENGLISH, KOKORO_ACCENTED, KOKORO_MIXED, KOKORO_MIXTURES = 16, 6, 8, 12
+FLITE_TRAIN = {"slt": 300, "awb": 300, "kal16": 140}
+FESTIVAL_TRAIN = {"cmu_us_slt_arctic_hts": 160, "kal_diphone": 40}
+PICO_TRAIN = {"en-GB": 200}
+KOKORO_ENGLISH, KOKORO_ACCENTED, KOKORO_MIXED, KOKORO_MIXTURES = 16, 4, 6, 6
 ALIGNED = ("hibari", "kokoro", "pico")
 ESPEAK_FIRST = ("", "+f2", "+f4", "+m3", "+m5", "+klatt2", "+steph", "+Michael", "+Andy")
 ESPEAK_MORE = (
@@ -106,6 +107,7 @@ def _counts() -> dict[str, int]:
         {f"flite@{name}": count for name, count in FLITE_TRAIN.items()}
         | {f"festival@{name}": count for name, count in FESTIVAL_TRAIN.items()}
         | {f"espeak@{name}": count for name, count in ESPEAK_TRAIN.items()}
+        | {f"pico@{name}": count for name, count in PICO_TRAIN.items()}
         | paced
     )
 

@@ -20,6 +20,7 @@ from newsstudio_ditto.networks.motion_diffusion import EncodedCondition, MotionD
 from newsstudio_ditto.units import MOTION_DIM, NUM_POSE_BINS
 from training.ema import RunningMean, half_weights
 from training.files import save_state, save_weights
+from training.growth import grow_into
 from training.head_model import expression_offsets, head_pack
 from training.speech_pool import (
     CLOSED,
@@ -50,7 +51,7 @@ class SpeechOptions:
         run: folder of checkpoints and exports.
         corpus: archive of ``training.speech_set``.
         wait_for: start once this file exists.
-        start: folder of a bundle whose encoder and diffusion to begin with.
+        start: folder of a bundle whose encoder and diffusion to begin with; smaller ones grow.
         seconds: length of the whole schedule, over all calls.
         until: seconds since 1970 at which the schedule is over, whenever training starts; 0 leaves it to ``seconds``.
         batch: segments of 80 frames of a step.
@@ -131,13 +132,14 @@ class SpeechTraining:
     """Networks, running mean and optimiser; one step at a time."""
 
     def __init__(self, options: SpeechOptions, config: NetworkConfig = MINI_NETWORKS) -> None:
-        torch.manual_seed(options.seed)
+        torch.manual_seed(0)  # all runs begin with the same weights, so that they may be averaged
         self.options, self.device = options, torch.device(options.device)
         self.networks = SpeechNetworks(config).to(self.device)
+        torch.manual_seed(options.seed)
         if options.start is not None:
             bundle = load_bundle(options.start)
-            self.networks.encoder.load_state_dict(bundle.audio_encoder.state_dict())
-            self.networks.diffusion.load_state_dict(bundle.motion_diffusion.state_dict())
+            grow_into(self.networks.encoder, bundle.audio_encoder.state_dict())
+            grow_into(self.networks.diffusion, bundle.motion_diffusion.state_dict())
         for part in self.networks.encoder.modules():
             if isinstance(part, nn.Dropout):
                 part.p = options.dropout

@@ -26,7 +26,7 @@ from training.speech_training import SpeechOptions, SpeechTraining
 
 log = logging.getLogger(__name__)
 
-LOG_EVERY_S, SAVE_EVERY_S, SCORE_EVERY_S = 15.0, 60.0, 30.0
+LOG_EVERY_S, SAVE_EVERY_S, SCORE_EVERY_S = 15.0, 60.0, 90.0
 UNHEARD = {f"dev_{voice}" for voice in DEV_VOICES}
 
 

@@ -391,7 +391,7 @@ MINI_NETWORKS = NetworkConfig(
     ),
     audio_encoder=AudioEncoderConfig(
         hidden=128,
-        num_layers=4,
+        num_layers=8,
         num_heads=4,
         feed_forward=512,
         conv_widths=(32, 48, 64, 64, 96, 96, 128),

@@ -1,10 +1,13 @@
 """Small networks that grow into larger ones compute what they did before."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from newsstudio_ditto.networks.audio_encoder import AudioEncoder
 from newsstudio_ditto.networks.build import seeded_network
 from newsstudio_ditto.networks.decoder import SpadeDecoder
 from newsstudio_ditto.networks.motion_extractor import MotionExtractor, MotionExtractorConfig
@@ -40,6 +43,16 @@ def test_a_deeper_motion_extractor_starts_as_the_shallow_one() -> None:
     face = torch.rand(1, 3, 256, 256, generator=torch.Generator().manual_seed(0))
     for mine, wanted in zip(large(face), small(face), strict=True):
         torch.testing.assert_close(mine, wanted)
+
+
+@torch.no_grad()
+def test_a_deeper_audio_encoder_starts_as_the_shallow_one() -> None:
+    config = PLAIN_TOY_NETWORKS.audio_encoder
+    small, large = (AudioEncoder(replace(config, num_layers=num)).eval() for num in (1, 3))
+    windows = torch.randn(2, 6480, generator=torch.Generator().manual_seed(0)) * 0.1
+    assert (large(windows) - small(windows)).abs().max() > 1e-3
+    grow_into(large, small.state_dict())
+    torch.testing.assert_close(large(windows), small(windows))
 
 
 def test_carrying_the_picture_twice_changes_nothing_more() -> None:
