@@ -2,6 +2,10 @@ import os
 
 import pytest
 import torch
+from hypothesis import settings
+
+settings.register_profile("untimed", deadline=None)  # the first call of an operation may take a second
+settings.load_profile("untimed")
 
 
 @pytest.fixture
