@@ -177,7 +177,7 @@ class RendererTraining:
         return tuple(torch.compile(part, dynamic=False) for part in plain)
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def _parts(self) -> dict[str, nn.Module]:
         means = {f"{name}_mean": mean.module for name, mean in self.means.items()}

@@ -153,7 +153,7 @@ class SpeechTraining:
         self.history: list[dict[str, float]] = []
 
     def _autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, torch.bfloat16)
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
 
     def motion_of(self, units: Tensor) -> Tensor:
         """Face units (B, T, U) -> motion vectors (B, T, 265) relative to rest: all zero but the expression."""
