@@ -22,7 +22,7 @@ from scipy.ndimage import gaussian_filter1d
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
 from training.averaging import Pool, average_alike, frame_states
 from training.files import read_arrays, save_arrays
-from training.speech_set import compress, join
+from training.speech_set import compress, join, split_phones
 from training.voices import to_16k
 
 log = logging.getLogger(__name__)
@@ -199,7 +199,7 @@ def revoice_part(part: Part, seed: int) -> list[tuple[int, np.ndarray]]:
 
 def list_parts(corpus: dict[str, np.ndarray]) -> list[Part]:
     """What is trained on, voice by voice, in parts that share a pool; the largest first."""
-    phones = {int(i): rows[:, 1:] for i, rows in _split_rows(corpus["phones"])}
+    phones = split_phones(corpus["phones"], len(corpus["voices"]))
     trained = corpus["splits"] == "train"
     parts = []
     for voice in dict.fromkeys(corpus["voices"][trained]):
@@ -211,23 +211,16 @@ def list_parts(corpus: dict[str, np.ndarray]) -> list[Part]:
     return sorted(parts, key=lambda part: -part.copies * len(part.packed))
 
 
-def _split_rows(table: np.ndarray) -> list[tuple[float, np.ndarray]]:
-    """Rows of each utterance in a table whose first column is its number."""
-    return [(number, table[table[:, 0] == number]) for number in np.unique(table[:, 0])]
-
-
 def add_vocoded(corpus: dict[str, np.ndarray], workers: int, seed: int = 0) -> dict[str, np.ndarray]:
     """The corpus with vocoded copies of each utterance that is trained on."""
     with ProcessPoolExecutor(workers) as pool:
         made = [copy for some in pool.map(partial(revoice_part, seed=seed), list_parts(corpus)) for copy in some]
     chosen = [i for i, _ in made]
-    tables = dict(_split_rows(corpus["phones"]))
-    phones = [tables[i].copy() for i in chosen]
-    for number, rows in enumerate(phones):
-        rows[:, 0] = number
+    phones = split_phones(corpus["phones"], len(corpus["voices"]))
+    tables = [np.insert(phones[i], 0, number, axis=1) for number, i in enumerate(chosen)]
     copies = {
         **{f"ogg/{number}": packed for number, (_, packed) in enumerate(made)},
-        "phones": np.concatenate(phones),
+        "phones": np.concatenate(tables),
         "voices": np.array([f"{corpus['voices'][i]}{SUFFIX}" for i in chosen]),
         "splits": corpus["splits"][chosen],
         "sentences": corpus["sentences"][chosen],

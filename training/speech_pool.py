@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from newsstudio_ditto.maths.audio_windows import WINDOW_SAMPLES, WINDOW_STRIDE
 from newsstudio_ditto.units import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, WINDOW_FRAMES
+from training.speech_set import split_phones
 from training.viseme import BILABIALS, PHONE_NAMES, UNITS, Phone, unit_curves
 
 LABEL_HZ = 100
@@ -58,20 +59,20 @@ def label_speech(samples: np.ndarray, phones: list[Phone]) -> LabelledSpeech:
 def read_corpus(path: Path, split: str, voice: str | None = None) -> list[LabelledSpeech]:
     """Utterances of one split of a corpus of ``training.speech_set``."""
     with np.load(path) as corpus:
-        table = corpus["phones"]
+        phones = split_phones(corpus["phones"], len(corpus["voices"]))
         chosen = [
             i
             for i, (kind, name) in enumerate(zip(corpus["splits"], corpus["voices"], strict=True))
             if kind == split and voice in (None, name)
         ]
-        packed = [(corpus[f"ogg/{i}"].tobytes(), table[table[:, 0] == i]) for i in chosen]
+        packed = [(corpus[f"ogg/{i}"].tobytes(), phones[i]) for i in chosen]
     with ThreadPoolExecutor() as threads:
         return list(threads.map(_unpack, *zip(*packed, strict=True))) if packed else []
 
 
 def _unpack(encoded: bytes, rows: np.ndarray) -> LabelledSpeech:
     samples, _ = soundfile.read(io.BytesIO(encoded), dtype="float32")
-    phones = [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for _, kind, start, end in rows]
+    phones = [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for kind, start, end in rows]
     return label_speech(samples, phones)
 
 

@@ -173,6 +173,11 @@ def phone_table(utterance: int, phones: list[Phone]) -> np.ndarray:
     return np.array(rows, np.float32).reshape(-1, 4)
 
 
+def split_phones(table: np.ndarray, count: int) -> list[np.ndarray]:
+    """Rows (kind, start, end) of each of ``count`` utterances, of a table of them in order."""
+    return np.split(table[:, 1:], np.searchsorted(table[:, 0], np.arange(1, count)))
+
+
 def _archive(spoken: list[tuple[Job, Utterance]], sentences: list[str]) -> dict[str, np.ndarray]:
     return {f"ogg/{i}": compress(one.samples) for i, (_, one) in enumerate(spoken)} | {
         "phones": np.concatenate([phone_table(i, one.phones) for i, (_, one) in enumerate(spoken)]),
