@@ -37,7 +37,7 @@ FLATTEST, LIVELIEST = 0.2, 1.3
 AVERAGED_SHARE = 0.6  # of the copies
 SMALLEST_MEAN, LARGEST_MEAN = 0.005, 0.15  # of the frames that a voice has in a part of a sound
 POOL_UTTERANCES = 60
-STATISTICAL, STATISTICAL_COPIES = ("slt", "awb", "hts", "pico"), 2
+STATISTICAL, STATISTICAL_COPIES = ("slt", "awb", "hts", "pico", "rhvoice"), 2
 
 Average = Callable[[np.ndarray, float], np.ndarray]
 

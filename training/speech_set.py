@@ -27,6 +27,7 @@ from training.festival_voice import FestivalVoice
 from training.files import read_arrays, save_arrays
 from training.kokoro_voice import ACCENTED, ENGLISH, SPEEDS, KokoroVoice
 from training.pico_voice import PicoVoice
+from training.rhvoice_voice import RHVoiceVoice
 from training.sentences import write_sentences
 from training.viseme import PHONE_NAMES, Phone
 from training.voices import EspeakVoice, FliteVoice, HibariVoice, Utterance, Voice
@@ -47,8 +48,9 @@ HIBARI_SPEEDS = (1.0, 0.9, 1.12)
 FLITE_TRAIN = {"slt": 300, "awb": 300, "kal16": 140}
 FESTIVAL_TRAIN = {"cmu_us_slt_arctic_hts": 160, "kal_diphone": 40}
 PICO_TRAIN = {"en-GB": 200}
+RHVOICE_TRAIN = {"bdl": 320, "clb": 260, "ksp": 200, "slt": 200}
 KOKORO_ENGLISH, KOKORO_ACCENTED, KOKORO_MIXED, KOKORO_MIXTURES = 16, 4, 6, 6
-ALIGNED = ("hibari", "kokoro", "pico")
+ALIGNED = ("hibari", "kokoro", "pico", "rhvoice")
 ESPEAK_FIRST = ("", "+f2", "+f4", "+m3", "+m5", "+klatt2", "+steph", "+Michael", "+Andy")
 ESPEAK_MORE = (
     "+whisper",
@@ -109,6 +111,7 @@ def _counts() -> dict[str, int]:
         | {f"espeak@{name}": count for name, count in ESPEAK_TRAIN.items()}
         | {f"pico@{name}": count for name, count in PICO_TRAIN.items()}
         | paced
+        | {f"rhvoice@{name}": count for name, count in RHVOICE_TRAIN.items()}
     )
 
 
@@ -143,7 +146,8 @@ def open_voice(key: str) -> Voice:
         case "kokoro":
             style, _, speed = name.partition("@")
             return KokoroVoice(style, speed=float(speed))
-    return {"flite": FliteVoice, "festival": FestivalVoice, "pico": PicoVoice, "espeak": EspeakVoice}[kind](name)
+    makers = {"flite": FliteVoice, "festival": FestivalVoice, "pico": PicoVoice, "espeak": EspeakVoice, "rhvoice": RHVoiceVoice}
+    return makers[kind](name)
 
 
 def realign(spoken: Utterance, text: str, key: str) -> Utterance | None:
