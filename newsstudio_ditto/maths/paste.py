@@ -1,11 +1,13 @@
 """Putting the rendered crop back into its frame: window, sampling grid, warped mask, and a reference blend."""
 
 from collections.abc import Iterable
+from math import floor
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from newsstudio_ditto.errors import UsageError
@@ -37,6 +39,40 @@ class PasteWindow(NamedTuple):
     def slices(self) -> tuple[slice, slice]:
         """Row and column slices of a (H, W, ...) frame."""
         return slice(self.top, self.bottom), slice(self.left, self.right)
+
+
+class CropRegion(NamedTuple):
+    """A rectangle of the crop in the coordinates of sampling grids: -1 to 1 from edge to edge."""
+
+    top: float
+    left: float
+    bottom: float
+    right: float
+
+    def cells(self, num_cells: int, cell_px: int, reach: int) -> tuple[slice, slice]:
+        """Rows and columns of the cells that hold what bilinear sampling inside the rectangle reads.
+
+        Args:
+            num_cells: of the crop, a side.
+            cell_px: pixels of a cell, a side.
+            reach: so many cells more on every side, as far as there are any.
+        """
+        return self._span(self.top, self.bottom, num_cells, cell_px, reach), self._span(
+            self.left, self.right, num_cells, cell_px, reach
+        )
+
+    @staticmethod
+    def _span(low: float, high: float, num_cells: int, cell_px: int, reach: int) -> slice:
+        first, last = (floor(((place + 1) * num_cells * cell_px - 1) / 2) for place in (low, high))
+        start, stop = first // cell_px - reach, (last + 1) // cell_px + 1 + reach
+        return slice(min(max(start, 0), num_cells - 1), max(min(stop, num_cells), 1))
+
+
+def region_read(grids: Tensor) -> CropRegion:
+    """Where sampling grids (..., 2), x and y, read the crop."""
+    places = grids.flatten(0, -2)
+    (left, top), (right, bottom) = places.amin(0).tolist(), places.amax(0).tolist()
+    return CropRegion(top, left, bottom, right)
 
 
 def mask_support(crop_to_original: Floats, frame_size: tuple[int, int], mask: Singles) -> PasteWindow:

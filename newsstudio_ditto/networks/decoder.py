@@ -4,13 +4,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from newsstudio_ditto.maths.paste import CropRegion
 from newsstudio_ditto.networks.config import DecoderConfig
 from newsstudio_ditto.networks.layers import channels_last, instance_norm
-from newsstudio_ditto.networks.picture import PictureSkip, unfold_picture
+from newsstudio_ditto.networks.picture import PICTURE_COLOURS, PictureSkip, unfold_picture
 from newsstudio_ditto.units import CROP_SIZE_PX
 
 _SLOPE = 0.2
+_CELL_PX = 8
 _NORM_EPS = 1e-5
+_REACH_CELLS = 4
+"""How far a cell's value is carried by the convolutions after the last norm: 3 1/4 cells where a picture is copied."""
 
 
 def _leaky(x: Tensor) -> Tensor:
@@ -112,11 +116,13 @@ class SpadeDecoder(nn.Module):
         if config.picture_px is not None:
             self.picture = PictureSkip(small, 2 * config.picture_px // CROP_SIZE_PX)
 
-    def forward(self, feature: Tensor) -> Tensor:
+    def forward(self, feature: Tensor, region: CropRegion | None = None) -> Tensor:
         """Picture of a feature image.
 
         Args:
             feature: (B, feature_channels, h, w).
+            region: what of the picture is wanted. Where pixels are rearranged, only that is enlarged, which takes less
+                time, and the rest may be black; SPADE's norms need the whole picture at every size.
 
         Returns:
             (B, 3, 8h, 8w) RGB, 0..1, in the network's dtype.
@@ -130,9 +136,19 @@ class SpadeDecoder(nn.Module):
             x = self.get_submodule(f"G_middle_{index}")(x, feature)
         if self.config.upsampling == "spade":
             x = self.up_0(_double(x), feature)
-            x = self.up_1(_double(x), feature)
-        else:
-            x = self.up_1(_leaky(self.up_0(x)))
+            return self._paint(self.up_1(_double(x), feature), carried)
+        if region is None:
+            return self._paint(self.up_1(_leaky(self.up_0(x))), carried)
+        height, width = x.shape[-2:]
+        rows, columns = region.cells(height, _CELL_PX, _REACH_CELLS)
+        part = channels_last(x[..., rows, columns])
+        image = x.new_zeros(len(x), PICTURE_COLOURS, _CELL_PX * height, _CELL_PX * width)
+        inside = image[..., _in_pixels(rows), _in_pixels(columns)]
+        inside.copy_(self._paint(self.up_1(_leaky(self.up_0(part))), carried[..., rows, columns]))
+        return image
+
+    def _paint(self, x: Tensor, carried: Tensor) -> Tensor:
+        """Picture of features (B, small, 4h, 4w), and of the picture that is carried along (B, 3 k k, h, w)."""
         x = _leaky(x)
         if self.config.picture_px is None:
             image: Tensor = self.conv_img(x)
@@ -141,3 +157,7 @@ class SpadeDecoder(nn.Module):
         picture = self.picture(x, unfold_picture(carried))
         image = enlarge(logits(x) + picture)
         return image.sigmoid()
+
+
+def _in_pixels(cells: slice) -> slice:
+    return slice(_CELL_PX * cells.start, _CELL_PX * cells.stop)

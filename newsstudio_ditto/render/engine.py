@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from newsstudio_ditto.errors import DeviceError, GraphInputError
+from newsstudio_ditto.maths.paste import CropRegion
 from newsstudio_ditto.networks.bundle import ModelBundle, load_bundle
 from newsstudio_ditto.render.fast import FastCore, fast_core
 from newsstudio_ditto.render.fast.precompile import compile_kernels
@@ -161,13 +162,21 @@ class Engine:
         return seconds
 
     @torch.no_grad()
-    def render(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
+    def render(
+        self,
+        volume: Tensor,
+        source_keypoints: Tensor,
+        driving_keypoints: Tensor,
+        *,
+        region: CropRegion | None = None,
+    ) -> Tensor:
         """Render faces.
 
         Args:
             volume: (B, C, D, h, w) floating, appearance.
             source_keypoints: (B, 21, 3) float32.
             driving_keypoints: (B, 21, 3) float32.
+            region: what of the pictures is looked at; without graphs the rest may be black. Graphs paint all of it.
 
         Returns:
             (B, 3, 512, 512) on the device, 0..1. With graphs it is overwritten by the next call.
@@ -177,7 +186,7 @@ class Engine:
         """
         volume = volume.to(self._dtype)
         if not self.is_graphed:
-            return self._synthesize(volume, source_keypoints, driving_keypoints)
+            return self._plain(volume, source_keypoints, driving_keypoints, region)
         num_frames = len(volume)
         size = self._fitting_size(num_frames)
         inputs = (_padded(part, size) for part in (volume, source_keypoints, driving_keypoints))
@@ -234,8 +243,10 @@ class Engine:
             return self._fast(volume, source_keypoints, driving_keypoints)
         return self._plain(volume, source_keypoints, driving_keypoints)
 
-    def _plain(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
-        image: Tensor = self._decoder(self._warp(volume, source_keypoints, driving_keypoints))
+    def _plain(
+        self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor, region: CropRegion | None = None
+    ) -> Tensor:
+        image: Tensor = self._decoder(self._warp(volume, source_keypoints, driving_keypoints), region)
         return image
 
 

@@ -205,5 +205,7 @@ class _BatchRenderer:
             torch.cuda.empty_cache()
 
     def _paint(self, batch: FramePlan, source: SourceSlice) -> Tensor:
-        images = self._engine.render(source.rows.volumes, batch.source_keypoints, batch.driving_keypoints)
+        images = self._engine.render(
+            source.rows.volumes, batch.source_keypoints, batch.driving_keypoints, region=source.region()
+        )
         return source.paint(images, self._packet.paste_window, self._packet.frame_size)

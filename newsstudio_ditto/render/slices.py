@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from newsstudio_ditto.maths.paste import PasteWindow
+from newsstudio_ditto.maths.paste import CropRegion, PasteWindow, region_read
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.packet.spec import FrameSize
 from newsstudio_ditto.render.frame_pool import SourceRows, convert_rows, read_rows, resident_pools
@@ -37,6 +37,10 @@ class SourceSlice:
         stream.wait_event(self.ready)
         for tensor in self.rows.tensors:
             tensor.record_stream(stream)
+
+    def region(self) -> CropRegion | None:
+        """What of the rendered crops comes into the frames; None where the device would have to be waited for."""
+        return None if self.rows.grids.is_cuda else region_read(self.rows.grids)
 
     def paint(self, images: Tensor, window: PasteWindow, frame_size: FrameSize) -> Tensor:
         """Paste rendered crops (B, 3, S, S) into the frames, once: (B, H*W*3//2) uint8, the planes of the rows."""

@@ -11,10 +11,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from newsstudio_ditto.config import RenderOptions, SamplingOptions
 from newsstudio_ditto.maths.colour import rgb_to_yuv420
 from newsstudio_ditto.maths.loop import mirror_index
+from newsstudio_ditto.maths.paste import CropRegion, region_read
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.packet.reader import Packet
 from newsstudio_ditto.render.engine import Engine
@@ -74,6 +76,22 @@ def test_batches_ring_and_threads_change_nothing(batch_size: int, clip_packet: P
     assert len(frames) == len(expected)
     for frame, other in zip(frames, expected, strict=True):
         assert np.abs(frame.astype(int) - other.astype(int)).max() <= 1
+
+
+def test_the_engine_is_told_what_the_paste_reads(
+    clip_packet: Packet, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, paint = steady_plan(clip_packet, 7), engine.render
+    asked: list[CropRegion | None] = []
+
+    def note_and_paint(*inputs: Tensor, region: CropRegion | None) -> Tensor:
+        asked.append(region)
+        return paint(*inputs, region=region)
+
+    monkeypatch.setattr(engine, "render", note_and_paint)
+    assert sum(1 for _ in render_plan(clip_packet, plan, engine, batch_size=1)) == 7
+    assert asked == [region_read(clip_packet.grids[index]) for index in plan.source_index.tolist()]
+    assert len(set(asked)) > 1
 
 
 def test_a_source_frame_without_a_face_is_passed_on_bit_for_bit(clip_packet: Packet, engine: Engine) -> None:

@@ -59,6 +59,8 @@ class LivePicture:
         self._wanted.append(plan.source_index[span].tolist())
         source = next(self._slices)
         source.wait()
-        images = self._engine.render(source.rows.volumes, plan.source_keypoints[span], plan.driving_keypoints[span])
+        images = self._engine.render(
+            source.rows.volumes, plan.source_keypoints[span], plan.driving_keypoints[span], region=source.region()
+        )
         for index in self._ring.push(source.paint(images, self._packet.paste_window, self._packet.frame_size)):
             yield self._ring.read(index)
