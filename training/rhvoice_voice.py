@@ -1,4 +1,4 @@
-"""Voices of RHVoice, statistical models of hidden Markov states, through its ``RHVoice-test`` program (development only)."""
+"""Voices of RHVoice, a statistical synthesiser, through its ``RHVoice-test`` program (development only)."""
 
 import subprocess
 import tempfile

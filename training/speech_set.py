@@ -12,7 +12,7 @@ import argparse
 import hashlib
 import io
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -146,7 +146,13 @@ def open_voice(key: str) -> Voice:
         case "kokoro":
             style, _, speed = name.partition("@")
             return KokoroVoice(style, speed=float(speed))
-    makers = {"flite": FliteVoice, "festival": FestivalVoice, "pico": PicoVoice, "espeak": EspeakVoice, "rhvoice": RHVoiceVoice}
+    makers: dict[str, Callable[[str], Voice]] = {
+        "flite": FliteVoice,
+        "festival": FestivalVoice,
+        "pico": PicoVoice,
+        "espeak": EspeakVoice,
+        "rhvoice": RHVoiceVoice,
+    }
     return makers[kind](name)
 
 
