@@ -4,6 +4,7 @@ The export folder holds ``renderer.safetensors`` and ``speech.safetensors`` of a
 of the bundle that were not trained stay as they are; the crop of the training pictures is written into its settings.
 ``--speech-share 0.35`` takes that much of the trained speech networks and the rest of those that the bundle holds,
 which a run that started from them allows: the mean of both hears new voices like the one and known ones like the other.
+``--natural CORPUS.npz`` keeps the motion among motions that mouths make when they say what the corpus says.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from newsstudio_ditto.networks.bundle import check_bundle, load_bundle, replace_
 from newsstudio_ditto.networks.config import MINI
 from training.ema import sub_state
 from training.framing import TRAINING_CROP
+from training.natural_motion import natural_map, put_into, spoken_units
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +70,7 @@ def main() -> None:
     parser.add_argument("exports", type=Path)
     parser.add_argument("bundle", type=Path, nargs="?", default=BUNDLED)
     parser.add_argument("--speech-share", type=float, default=1.0, help="of the trained speech networks, 0 to 1")
+    parser.add_argument("--natural", type=Path, metavar="CORPUS", help="archive of training.speech_set")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
     networks = read_networks(options.exports)
@@ -75,6 +78,8 @@ def main() -> None:
         before = load_bundle(options.bundle)
         for name in EXPORTS["speech.safetensors"]:
             blend(networks[name], getattr(before, name), options.speech_share)
+    if options.natural is not None:
+        put_into(networks["motion_diffusion"], natural_map(spoken_units(options.natural)))
     replace_networks(options.bundle, networks, config=replace(MINI, crop=TRAINING_CROP))
     for finding in check_bundle(options.bundle):
         log.warning("%s", finding)
