@@ -25,6 +25,7 @@ from newsstudio_ditto.bench.report import markdown_table
 from newsstudio_ditto.bench.samples import make_speech
 from newsstudio_ditto.bench.timing import describe_run
 from newsstudio_ditto.config import EncodeOptions, RenderOptions
+from newsstudio_ditto.maths.paste import CropRegion
 from newsstudio_ditto.render.engine import Engine
 from newsstudio_ditto.units import SAMPLE_RATE_HZ
 from tests.render.tiny import RENDER_PX, tiny_bundle, tiny_packet
@@ -35,7 +36,7 @@ _SHORT_S = 4.0
 class StubEngine(Engine):
     """Paints one colour."""
 
-    def render(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
+    def render(self, volume: Tensor, *_keypoints: Tensor, region: CropRegion | None = None) -> Tensor:
         """As the engine's, without a network."""
         return torch.full((len(volume), 3, RENDER_PX, RENDER_PX), 0.5)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from newsstudio_ditto.api import render_video
 from newsstudio_ditto.config import RenderOptions
 from newsstudio_ditto.errors import DeviceError
+from newsstudio_ditto.maths.paste import CropRegion
 from newsstudio_ditto.networks.bundle import ModelBundle
 from newsstudio_ditto.packet.fingerprint import hash_file
 from newsstudio_ditto.packet.reader import Packet
@@ -53,9 +54,9 @@ class Counting(Engine):
 
     num_frames = 0
 
-    def render(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
+    def render(self, volume: Tensor, *keypoints: Tensor, region: CropRegion | None = None) -> Tensor:
         self.num_frames += len(volume)
-        return super().render(volume, source_keypoints, driving_keypoints)
+        return super().render(volume, *keypoints, region=region)
 
 
 def test_every_engine_does_its_share(clip_packet: Packet, bundle: ModelBundle) -> None:
@@ -103,10 +104,10 @@ class Small(Engine):
 
     most_frames = 2
 
-    def render(self, volume: Tensor, source_keypoints: Tensor, driving_keypoints: Tensor) -> Tensor:
+    def render(self, volume: Tensor, *keypoints: Tensor, region: CropRegion | None = None) -> Tensor:
         if len(volume) > self.most_frames:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return super().render(volume, source_keypoints, driving_keypoints)
+        return super().render(volume, *keypoints, region=region)
 
 
 def test_a_batch_that_does_not_fit_is_halved_once_and_said_once(
