@@ -15,9 +15,9 @@ from newsstudio_ditto.maths.motion_vector import EXPRESSION_START
 from newsstudio_ditto.networks.motion_diffusion import MotionDenoiser
 from newsstudio_ditto.units import FRAME_RATE_HZ
 from training.files import read_arrays
-from training.speech_set import split_phones
+from training.speech_set import read_phones, split_phones
 from training.speech_training import LOWER_LIP_Y, UPPER_LIP_Y, expression_basis
-from training.viseme import PHONE_NAMES, Phone, unit_curves
+from training.viseme import unit_curves
 
 INNER_LIPS = (UPPER_LIP_Y, LOWER_LIP_Y)
 LEAST_MOVEMENT = 1e-4
@@ -64,6 +64,6 @@ def spoken_units(corpus: Path) -> np.ndarray:
     phones = split_phones(arrays["phones"], len(arrays["voices"]))
     curves = []
     for number in np.flatnonzero(arrays["splits"] == "train")[::EVERY]:
-        spoken = [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for kind, start, end in phones[number]]
+        spoken = read_phones(phones[number])
         curves.append(unit_curves(spoken, int(max(phone.end_s for phone in spoken) * FRAME_RATE_HZ)))
     return np.concatenate(curves)

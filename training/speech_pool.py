@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from newsstudio_ditto.maths.audio_windows import WINDOW_SAMPLES, WINDOW_STRIDE
 from newsstudio_ditto.units import SAMPLE_RATE_HZ, SAMPLES_PER_FRAME, WINDOW_FRAMES
-from training.speech_set import split_phones
+from training.speech_set import read_phones, split_phones
 from training.viseme import BILABIALS, PHONE_NAMES, UNITS, Phone, unit_curves
 
 LABEL_HZ = 100
@@ -72,8 +72,7 @@ def read_corpus(path: Path, split: str, voice: str | None = None) -> list[Labell
 
 def _unpack(encoded: bytes, rows: np.ndarray) -> LabelledSpeech:
     samples, _ = soundfile.read(io.BytesIO(encoded), dtype="float32")
-    phones = [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for kind, start, end in rows]
-    return label_speech(samples, phones)
+    return label_speech(samples, read_phones(rows))
 
 
 class SpeechPool:

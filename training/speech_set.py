@@ -188,6 +188,11 @@ def split_phones(table: np.ndarray, count: int) -> list[np.ndarray]:
     return np.split(table[:, 1:], np.searchsorted(table[:, 0], np.arange(1, count)))
 
 
+def read_phones(rows: np.ndarray) -> list[Phone]:
+    """Phones of rows (kind, start, end) of one utterance."""
+    return [Phone(PHONE_NAMES[int(kind)], float(start), float(end)) for kind, start, end in rows]
+
+
 def _archive(spoken: list[tuple[Job, Utterance]], sentences: list[str]) -> dict[str, np.ndarray]:
     return {f"ogg/{i}": compress(one.samples) for i, (_, one) in enumerate(spoken)} | {
         "phones": np.concatenate([phone_table(i, one.phones) for i, (_, one) in enumerate(spoken)]),
